@@ -1,4 +1,4 @@
-//! An agent: its card and the one way to call it.
+//! An agent: its card and the only function that calls it.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -26,14 +26,14 @@ use crate::run::{
 };
 use crate::template::Environment;
 
-/// Longest time for one call, unless the file says otherwise.
+/// Default time limit of a call.
 const CALL_TIMEOUT: Duration = Duration::from_mins(1);
-/// Longest time for a server to tell its tools.
+/// Time limit for a server to list its tools.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Longest time for one conversation with a model, unless the file says otherwise.
+/// Default time limit of a conversation with a model.
 const MODEL_TIMEOUT: Duration = Duration::from_mins(15);
 
-/// A ready-made agent.
+/// An agent loaded from a file.
 pub struct Agent {
     file: AgentFile,
     offer: McpOffer,
@@ -42,9 +42,9 @@ pub struct Agent {
     output: Option<Schema>,
     slots: Semaphore,
     around: RunnerSurroundings,
-    /// Tools of its server; empty until they were asked for.
+    /// Tools of the agent's MCP server; empty before discovery.
     tools: OnceLock<AnnouncedTools>,
-    /// Where the file gives the name, for complaints about it.
+    /// Source span of the name, for findings about it.
     pub(crate) place: (Sources, Span),
     pub(crate) warnings: Diagnostics,
     pub(crate) reach: AgentReach,
@@ -84,27 +84,27 @@ impl Agent {
         }
     }
 
-    /// Things that the agent does outside its sandbox.
+    /// Returns what the agent accesses outside its sandbox.
     pub fn reach(&self) -> &AgentReach {
         &self.reach
     }
 
-    /// Path of the agent file, as it was given.
+    /// Returns the path of the agent file as the caller passed it.
     pub fn file(&self) -> &Path {
         Path::new(self.place.0.files().first().map_or("", |file| file.name.as_str()))
     }
 
-    /// Returns what is doubtful about the file, although the agent can be used.
+    /// Returns findings about the file that do not prevent the use of the agent.
     pub fn warnings(&self) -> &Diagnostics {
         &self.warnings
     }
 
-    /// Name under which it is called.
+    /// Returns the name under which the agent is called.
     pub fn name(&self) -> &str {
         &self.file.name
     }
 
-    /// Version of the agent.
+    /// Returns the version of the agent.
     pub fn version(&self) -> &str {
         &self.file.version
     }
@@ -114,17 +114,17 @@ impl Agent {
         &self.file.description
     }
 
-    /// JSON Schema of its input.
+    /// Returns the JSON Schema of the input: that of the file, else that of the discovered tools.
     pub fn input_schema(&self) -> Option<&Value> {
         self.file.input_schema.as_ref().or_else(|| self.tools.get()?.input_schema.as_ref())
     }
 
-    /// JSON Schema of its output.
+    /// Returns the JSON Schema of the output: that of the file, else that of the discovered tool.
     pub fn output_schema(&self) -> Option<&Value> {
         self.file.output_schema.as_ref().or_else(|| self.tools.get()?.output_schema.as_ref())
     }
 
-    /// How tasks reach it on the mesh.
+    /// Returns how the mesh delivers tasks to the agent.
     pub fn delivery(&self) -> card::Delivery {
         match self.file.delivery {
             Delivery::Queue => card::Delivery::Queue,
@@ -132,7 +132,7 @@ impl Agent {
         }
     }
 
-    /// Offer to hosts of the Model Context Protocol.
+    /// Returns the offer to hosts of the Model Context Protocol.
     pub fn offer(&self) -> &McpOffer {
         &self.offer
     }
@@ -154,7 +154,7 @@ impl Agent {
         }
     }
 
-    /// The skills of the file; without any, the tools of its server.
+    /// Returns the skills of the file, or the tools of the MCP server if the file has no skills.
     fn skills(&self) -> Vec<AgentSkill> {
         let own: Vec<AgentSkill> = self.file.skills.iter().map(skill).collect();
         match self.tools.get() {
@@ -163,31 +163,31 @@ impl Agent {
         }
     }
 
-    /// Asks the server of an agent of tools for them, so that its card has their schemas. Other agents know what they can.
+    /// Lists the tools of an MCP agent's server, so that its card has their schemas. Does nothing
+    /// for other agents.
     ///
-    /// # Errors
-    /// The server cannot be used; the card then has what the file says.
+    /// Fails if the server cannot be used; the card then has only the data of the file.
     pub async fn discover(&self) -> Result<(), Fault> {
         let AgentRunner::Mcp(agent) = &self.runner else { return Ok(()) };
         let limits = Limits::new(Some(DISCOVERY_TIMEOUT), CancellationToken::new());
         let tools = agent.announce(&limits, &self.around).await.map_err(Fault::from)?;
-        // A second discovery would find the same.
+        // A repeated discovery returns the same tools.
         let _ = self.tools.set(tools);
         Ok(())
     }
 
-    /// Calls that run at the same time.
+    /// Returns the maximum number of concurrent calls.
     pub fn concurrency(&self) -> u32 {
         self.file.concurrency
     }
 
-    /// Longest time for one call.
+    /// Returns the time limit of a call, without time spent waiting for people.
     pub fn timeout(&self) -> Duration {
         let usual = if self.is_model() { MODEL_TIMEOUT } else { CALL_TIMEOUT };
         self.file.timeout.map_or(usual, |time| time.0)
     }
 
-    /// Longest time for one call, waiting for people included.
+    /// Returns the time limit of a call, including time spent waiting for people.
     pub fn timeout_with_waiting(&self) -> Duration {
         match &self.runner {
             AgentRunner::Model(model) => {
@@ -197,7 +197,7 @@ impl Agent {
         }
     }
 
-    /// Runs the agent once. Waiting for a free slot does not count as time of the call; dropping the future ends the call.
+    /// Runs the agent once. Time spent waiting for a free slot does not count. Drop to abort.
     pub async fn call(&self, call: Call) -> Result<Reply, Fault> {
         self.answer(&call).await.map_err(Fault::from)
     }
@@ -210,11 +210,11 @@ impl Agent {
             () = call.cancel.cancelled() => return Err(AgentError::Cancelled),
             slot = self.slot(call) => slot?,
         };
-        // A conversation counts its own time: that of waiting for people is none.
+        // A conversation has its own clock, which stops while it waits for people.
         let own = if self.is_model() { None } else { Some(self.timeout()) };
         let limits = Limits::new(own, call.cancel.clone()).at_most(call.timeout);
         let Output { value, artifacts, usage, events } = match &self.runner {
-            // A call that waits for long must not hold the memory of the largest kind.
+            // Boxed, so that each waiting call allocates only the memory of its own kind.
             AgentRunner::Script(script) => Box::pin(script.run(call, &limits)).await,
             AgentRunner::Command(command) => Box::pin(command.run(call, &limits, &self.around)).await,
             AgentRunner::Mcp(agent) => Box::pin(agent.run(call, &limits, &self.around)).await,
@@ -228,7 +228,7 @@ impl Agent {
         Ok(Reply { output: value, artifacts, usage, events })
     }
 
-    /// A place among the calls that run; none if the caller limits them.
+    /// Waits for a free slot; `None` if the caller limits the concurrent calls.
     async fn slot(&self, call: &Call) -> Result<Option<SemaphorePermit<'_>>, AgentError> {
         if call.limited_by_caller {
             return Ok(None);
@@ -237,7 +237,7 @@ impl Agent {
         slot.map(Some).map_err(|error| AgentError::Host(error.to_string()))
     }
 
-    /// How long the log of a conversation is kept; none for agents that hold no conversations.
+    /// Returns the retention of conversation logs; `None` if the agent is not a model agent.
     pub fn log_keep(&self) -> Option<Duration> {
         match &self.runner {
             AgentRunner::Model(model) => Some(model.log_keep),
@@ -245,7 +245,7 @@ impl Agent {
         }
     }
 
-    /// How long sessions of a model agent are kept. `None` for agents whose conversations stand alone.
+    /// Returns the retention of sessions; `None` if the agent's conversations have no session.
     pub fn session_keep(&self) -> Option<Duration> {
         match &self.runner {
             AgentRunner::Model(model) => model.session.map(|session| session.keep),
@@ -253,7 +253,7 @@ impl Agent {
         }
     }
 
-    /// The agent as other agents find it.
+    /// Returns the description by which other agents discover this agent.
     pub fn as_peer(&self) -> PeerDescription {
         let skills = self.file.skills.iter();
         PeerDescription {
@@ -266,12 +266,13 @@ impl Agent {
         }
     }
 
-    /// Whether the agent calls a language model.
+    /// Returns whether the agent calls a language model.
     pub fn is_model(&self) -> bool {
         matches!(self.runner, AgentRunner::Model(_))
     }
 
-    /// The models of a model agent: those of `use` in their order, then those that workflows may name. Empty for other agents.
+    /// Returns the models of a model agent: those of `use` in order, then those that only workflows
+    /// can select. Empty for other agents.
     pub fn models(&self) -> Vec<ModelDescription> {
         match &self.runner {
             AgentRunner::Model(model) => model.descriptions(self.around.environment.as_ref()),
@@ -279,27 +280,27 @@ impl Agent {
         }
     }
 
-    /// Lets this model of the file answer, and no other. Says whether the agent has a model of this alias; once chosen, a
-    /// model stays.
+    /// Restricts the agent to the model of this alias. The first choice is final. Returns whether the
+    /// agent has this model.
     pub fn choose_model(&self, alias: &str) -> bool {
         let AgentRunner::Model(model) = &self.runner else { return false };
         let is_known = self.models().iter().any(|one| one.alias == alias);
         is_known && model.chosen.get_or_init(|| alias.to_owned()) == alias
     }
 
-    /// Asks a model of this alias for one word. `None` if the agent has no such model.
+    /// Sends a minimal request to the model of this alias; `None` if the agent has no such model.
     pub async fn ping_model(&self, alias: &str) -> Option<Result<ModelPong, String>> {
         let AgentRunner::Model(model) = &self.runner else { return None };
         model.ping(alias, self.around.environment.as_ref()).await
     }
 
-    /// Asks the servers of a model agent for the tools that its model is told of. `None` for other agents.
+    /// Returns the tools of a model agent, including those of its servers; `None` for other agents.
     pub async fn tools(&self, peers: &[PeerDescription]) -> Option<Result<AgentTools, Fault>> {
         let AgentRunner::Model(model) = &self.runner else { return None };
         Some(model.agent_tools(self.name(), peers, &self.around).await.map_err(Fault::from))
     }
 
-    /// Plays a case of a model agent with a scripted model, in virtual time. `None` for other agents.
+    /// Runs a case of a model agent with a scripted model in virtual time; `None` for other agents.
     pub fn rehearse(&self, case: &AgentCase) -> Option<Result<CaseOutcome, Fault>> {
         let AgentRunner::Model(model) = &self.runner else { return None };
         Some(model.rehearse(self.profile(), case).map_err(Fault::from))
@@ -328,7 +329,7 @@ fn skill(skill: &Skill) -> AgentSkill {
     }
 }
 
-/// Why a value was refused.
+/// Reason why a value does not pass a schema.
 enum RefusedValue {
     Violations(Vec<String>),
     Unusable(AgentError),
@@ -343,7 +344,7 @@ impl RefusedValue {
     }
 }
 
-/// Checks against the call's own schema, else against the agent's.
+/// Validates a value against the schema of the call, else against that of the agent.
 fn check(
     which: &'static str,
     own: Option<&Value>,

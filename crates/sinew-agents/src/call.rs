@@ -1,4 +1,4 @@
-//! One call of an agent: what goes in and what comes back.
+//! One call of an agent: its request and its reply.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,59 +23,59 @@ pub struct Call {
     pub agent: String,
     /// Input of the agent.
     pub input: Value,
-    /// Words for the agent, if the node has some.
+    /// Instruction of the node.
     pub instruction: Option<String>,
-    /// The request around the input: workflow, node id, activation key, attempt, tools, model.
+    /// Context of the request: workflow, node id, activation key, attempt, tools, model.
     pub context: Value,
     /// Overrides the agent's output schema.
     pub output_schema: Option<Value>,
     /// Overrides the agent's input schema.
     pub input_schema: Option<Value>,
-    /// Time for the whole call; the agent file may allow less.
+    /// Time limit of the whole call; the agent file can set a lower one.
     pub timeout: Option<Duration>,
-    /// Where artifacts are kept.
+    /// Store of the call's artifacts.
     pub artifacts: Arc<dyn Artifacts>,
-    /// Progress of the agent: objects with a `message`.
+    /// Receiver of progress reports: objects with a `message`.
     pub progress: tokio::sync::mpsc::UnboundedSender<Value>,
-    /// Other agents that the agent may ask.
+    /// Agents that the agent can call.
     pub peers: Arc<dyn Peers>,
-    /// People whom the agent may ask.
+    /// People to whom the agent can send questions.
     pub people: Arc<dyn People>,
-    /// Functions of the program around the agent that a model may call.
+    /// Functions of the host program that a model can call.
     pub tools: Option<Arc<dyn HostTools>>,
-    /// Hears a conversation with a model, for a case that replays it.
+    /// Records a conversation with a model, for a case that replays it.
     pub recording: Option<Arc<ConversationRecording>>,
-    /// Log of a conversation with a model; in memory if none.
+    /// Log of a conversation with a model; in memory if `None`.
     pub steps: Option<Arc<dyn Steps>>,
-    /// Session of a conversation with a model; none if it stands alone.
+    /// Session of a conversation with a model; `None` for a conversation without a session.
     pub session: Option<Arc<dyn Sessions>>,
-    /// Key of a conversation with a model; the activation of the context, or one of its own, if none.
+    /// Key of a conversation with a model; if `None`, the activation of the context or a new key.
     pub conversation: Option<String>,
-    /// How often a queue has delivered the task, this time included; 0 if it came otherwise.
+    /// Deliveries of the task by a queue, including this one; 0 if it did not come from a queue.
     pub delivery: u64,
-    /// Tokens and cost of the call so far, for callers that want to know them of failed calls too; null if it has none.
+    /// Tokens and cost of the call so far, available for failed calls too; null if there are none.
     pub usage: Arc<Mutex<Value>>,
-    /// Whether the caller limits how many calls run at the same time, instead of the agent.
+    /// Whether the caller, instead of the agent, limits concurrent calls.
     pub limited_by_caller: bool,
-    /// Ends the call gracefully; dropping the call's future ends it too.
+    /// Cancels the call gracefully. Dropping the call's future ends it immediately.
     pub cancel: CancellationToken,
 }
 
-/// An agent's answer.
+/// Reply of an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
-    /// The output; fits the output schema.
+    /// Output, valid against the output schema.
     pub output: Value,
     /// Artifacts stored during the call.
     pub artifacts: Vec<ArtifactRef>,
     /// Tokens, cost and turns of a conversation with a model; null for other agents.
     pub usage: Value,
-    /// Calls of tools during a conversation with a model.
+    /// Tool calls of a conversation with a model.
     pub events: Vec<Value>,
 }
 
 impl Call {
-    /// A call with nothing but an input; the other fields are there to be set. Progress goes nowhere.
+    /// Creates a call with defaults for all fields but the input. Discards progress reports.
     pub fn new(agent: impl Into<String>, input: Value, artifacts: Arc<dyn Artifacts>) -> Self {
         Self {
             agent: agent.into(),
@@ -101,12 +101,12 @@ impl Call {
         }
     }
 
-    /// Takes the tokens and cost of the call so far; null if it has none.
+    /// Takes the tokens and cost of the call so far; null if there are none.
     pub fn take_usage(&self) -> Value {
         std::mem::take(&mut *self.usage.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The request as one object: what a command with `stdin: request` reads.
+    /// Returns the request as one object, which a command with `stdin: request` reads.
     pub(crate) fn request(&self) -> Value {
         json!({ "input": self.input, "instruction": self.instruction, "context": self.context })
     }
@@ -122,7 +122,7 @@ impl Call {
 
 impl std::fmt::Debug for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Payloads stay out of logs.
+        // Payloads must not appear in logs.
         f.debug_struct("Call")
             .field("agent", &self.agent)
             .field("timeout", &self.timeout)

@@ -1,4 +1,5 @@
-//! Makes text from outside processes fit for terminals and logs: no control characters, no secrets, no flood.
+//! Sanitises text of external processes for terminals and logs: removes control characters and
+//! secrets, and limits the length.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use sinew_protocol::unique_keys::read_unique;
 
 use crate::template::Environment;
 
-/// Values that must never be shown: those of `${env:NAME}` in a call, and credentials of a bridge.
+/// Values to redact: those of `${env:NAME}` in a call, and credentials of a bridge.
 #[derive(Default, Clone)]
 pub struct ResolvedSecrets(Vec<String>);
 
@@ -18,42 +19,42 @@ impl fmt::Debug for ResolvedSecrets {
 }
 
 impl ResolvedSecrets {
-    /// Shorter values would blot out ordinary words.
+    /// Minimum bytes of a redacted value. Redacting shorter values would hide ordinary words.
     const SHORTEST: usize = 4;
 
-    /// Adds a value. One of less than four bytes is not hidden.
+    /// Adds a value. Values of less than four bytes are not redacted.
     pub fn add(&mut self, value: &str) {
         if value.len() < Self::SHORTEST {
             return;
         }
-        // JSON texts hold the value with escapes.
+        // JSON texts contain the escaped value.
         let escaped = Value::from(value).to_string();
         for form in [value, escaped.trim_matches('"')] {
             if form.len() >= Self::SHORTEST && !self.0.iter().any(|secret| secret == form) {
                 self.0.push(form.to_owned());
             }
         }
-        // The longest first, so that a secret inside another leaves no rest.
+        // Longest first: otherwise a secret within another leaves the rest of the longer one.
         self.0.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     }
 
-    /// Looks up a variable and remembers its value as one that must not be shown.
+    /// Reads a variable and adds its value.
     pub(crate) fn read(&mut self, environment: &Environment, name: &str) -> Option<String> {
         environment(name).inspect(|value| self.add(value))
     }
 
-    /// Hides the secrets in a text.
+    /// Redacts the secrets in a text.
     pub fn hide(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
     }
 
-    /// Hides secrets in the texts and keys of a value.
+    /// Redacts secrets in the texts and keys of a value.
     pub fn hide_in_value(&self, value: &Value) -> Value {
         if self.0.is_empty() { value.clone() } else { value_with_texts(value, &|text| self.hide(text)) }
     }
 
-    /// Hides secrets in a text. The texts and keys of a JSON object or array are searched without their escapes, and its numbers
-    /// stay, so that JSON remains JSON.
+    /// Redacts secrets in a text. In a JSON object or array, searches the unescaped texts and keys,
+    /// and skips numbers, so that the result is valid JSON.
     pub(crate) fn hide_in_json_text(&self, text: &str) -> String {
         if self.0.is_empty() {
             return text.to_owned();
@@ -67,8 +68,8 @@ impl ResolvedSecrets {
         }
     }
 
-    /// Hides the secrets in the text that consecutive pieces make. A secret that several pieces share is hidden in the first
-    /// of them and leaves the others.
+    /// Redacts the secrets in the concatenation of pieces. A secret that spans pieces is replaced
+    /// in the first one and removed from the others.
     pub fn hide_in_pieces(&self, pieces: &mut [String]) {
         for piece in pieces.iter_mut() {
             *piece = self.hide(piece);
@@ -90,7 +91,8 @@ impl ResolvedSecrets {
         }
     }
 
-    /// Finds a secret that begins in the first piece and ends in a later one: where it begins, and its bytes after the piece.
+    /// Finds a secret that starts in the first piece and ends in a later one. Returns its start
+    /// and its bytes after the first piece.
     fn shared_secret(&self, pieces: &[String]) -> Option<(usize, usize)> {
         let (first, later) = pieces.split_first()?;
         let longest = self.0.iter().map(String::len).max()?;
@@ -109,7 +111,7 @@ impl ResolvedSecrets {
         })
     }
 
-    /// Returns the place in a text from which more text could make a secret; the length of the text if there is none.
+    /// Returns the start of a suffix that a secret may begin with; else the length of the text.
     pub(crate) fn open_end(&self, text: &str) -> usize {
         let mut at = 0;
         while let Some(next) = text[at..].chars().next() {
@@ -124,7 +126,7 @@ impl ResolvedSecrets {
     }
 }
 
-/// A value with other texts and keys.
+/// Applies `change` to all texts and keys of a value.
 pub(crate) fn value_with_texts(value: &Value, change: &dyn Fn(&str) -> String) -> Value {
     match value {
         Value::String(text) => Value::String(change(text)),
@@ -137,7 +139,8 @@ pub(crate) fn value_with_texts(value: &Value, change: &dyn Fn(&str) -> String) -
     }
 }
 
-/// Decodes, drops escape sequences, control and text-direction characters (line feed and tab stay), hides secrets, trims.
+/// Decodes UTF-8 lossily, removes escape sequences, control and text-direction characters (except
+/// line feed and tab), redacts secrets, and trims.
 pub(crate) fn clean(bytes: &[u8], secrets: &ResolvedSecrets) -> String {
     let text = String::from_utf8_lossy(bytes);
     let plain: String = anstream::adapter::strip_str(&text)

@@ -1,16 +1,16 @@
-//! Complaints about parts of an agent file.
+//! Findings about parts of an agent file.
 
 use sinew_protocol::code;
 
-/// A complaint about the part of the file at a JSON pointer.
+/// A finding about the part of the file at a JSON pointer.
 #[derive(Debug)]
 pub(crate) struct FileComplaint {
     pub(crate) pointer: String,
     pub(crate) code: &'static str,
     pub(crate) message: String,
-    /// Line and column within the text there, from 1.
+    /// Line and column within the text at the pointer, from 1.
     pub(crate) within: Option<(u32, u32)>,
-    /// Whether the agent can be used all the same.
+    /// Whether the agent can be used despite the finding.
     pub(crate) is_warning: bool,
 }
 
@@ -26,7 +26,7 @@ impl FileComplaint {
     }
 }
 
-/// A key as a step of a JSON pointer.
+/// Escapes a key as a reference token of a JSON pointer.
 pub(crate) fn escape_key(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }

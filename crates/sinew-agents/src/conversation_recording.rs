@@ -1,23 +1,24 @@
-//! Recordings: conversations with a real model as cases that a scripted model replays.
+//! Records conversations with real models as cases that a scripted model replays.
 
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
 use sinew_model::{CallResult, CallStatus, ConversationEnd, ModelRefusal, ModelTurn, Prompt};
 
-/// Questions and answers of a conversation with a model, for a case that replays it. Secrets of the agent file never stand in it.
+/// Requests and answers of a conversation with a model, for a case that replays it. Secrets of
+/// the agent file are redacted.
 #[derive(Debug, Default)]
 pub struct ConversationRecording(Mutex<RecordedParts>);
 
 #[derive(Debug, Default)]
 struct RecordedParts {
-    /// When the conversation began, in milliseconds since 1970.
+    /// Start of the conversation, in milliseconds since the Unix epoch.
     begun_at: u64,
     answers: Vec<Value>,
     /// Results by tool, in the order of the calls.
     tools: Map<String, Value>,
     calls: Vec<String>,
-    /// Whether each person allowed what was asked.
+    /// Whether people approved, in the order of the questions.
     decisions: Vec<bool>,
     end: Option<Value>,
 }
@@ -27,7 +28,7 @@ impl ConversationRecording {
         self.change(|recorded| recorded.begun_at = begun_at);
     }
 
-    /// Adds a question to a model and what came of it.
+    /// Adds a request to a model and its result.
     pub(crate) fn add_answer(
         &self,
         prompt: &Prompt,
@@ -43,7 +44,7 @@ impl ConversationRecording {
         self.change(|recorded| recorded.answers.push(entry));
     }
 
-    /// Adds the result of a call, as the model was told.
+    /// Adds the result of a call as the model received it.
     pub(crate) fn add_result(&self, tool: &str, result: &CallResult) {
         let mut entry = match result.status {
             CallStatus::Succeeded => json!({ "output": result.content }),
@@ -90,10 +91,10 @@ impl ConversationRecording {
         self.change(|recorded| recorded.end = Some(end));
     }
 
-    /// Returns the recording as a case of a test file of the agent, with the end of the conversation as what is expected.
+    /// Returns the recording as a case of the agent's test file that expects the recorded end.
     /// `None` if the conversation has not ended.
     ///
-    /// `case` has the members that are known before: name, input, instruction, output schema, context.
+    /// `case` contains the other members: name, input, instruction, output schema, context.
     pub fn take_case(&self, mut case: Value) -> Option<Value> {
         let mut recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let RecordedParts { begun_at, answers, tools, calls, decisions, end } =

@@ -1,4 +1,4 @@
-//! Everything that can go wrong with a ready-made agent, each with its operator code.
+//! Errors of agents, each with its operator code.
 
 use sinew_protocol::code;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use sinew_protocol::{Fault, FaultKind};
 use sinew_script::{ScriptError, ScriptErrorKind};
 use sinew_source::CHECK_BUDGET_EXCEEDED;
 
-/// Why a call to an agent, or an access to its artifacts, failed.
+/// Reason why a call of an agent, or an access to its artifacts, failed.
 ///
-/// Texts come from outside processes too; they are cleaned of control characters and secrets before they get here.
+/// Texts of external processes are sanitised before they are stored here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
-    /// The input breaks the input schema; the agent was not started.
+    /// The input does not fit the input schema; the agent was not started.
     #[error("input does not fit the input schema")]
     Input(Vec<String>),
-    /// The agent's answer breaks the output schema.
+    /// The agent's answer does not fit the output schema.
     #[error("output does not fit the output schema")]
     Output(Vec<String>),
-    /// The check of the input or output took more than a check may take.
+    /// The validation of the input or output exceeded its budget.
     #[error("checking the {which} against its schema takes more than a check may take")]
     CheckBudget {
         /// `input` or `output`.
@@ -34,7 +34,7 @@ pub enum AgentError {
         /// Defect of the file.
         problem: String,
     },
-    /// The call took longer than it was given.
+    /// The call exceeded its time limit.
     #[error("no answer within {}", seconds(*.0))]
     TimedOut(Duration),
     /// The caller cancelled the call.
@@ -43,7 +43,7 @@ pub enum AgentError {
     /// The program of a command agent could not be started.
     #[error("cannot start '{program}': {reason}")]
     Start {
-        /// First word of `argv`.
+        /// First element of `argv`.
         program: String,
         /// The operating system's answer.
         reason: String,
@@ -51,7 +51,7 @@ pub enum AgentError {
     /// The program ended with a failure.
     #[error("the command {how}{}", tail(.stderr))]
     Command {
-        /// `ended with exit code 3`, `was killed by signal 9`.
+        /// For example, `ended with exit code 3` or `was killed by signal 9`.
         how: String,
         /// End of its standard error, cleaned.
         stderr: String,
@@ -64,13 +64,13 @@ pub enum AgentError {
         /// End of its standard error, cleaned.
         stderr: String,
     },
-    /// The answer is longer than allowed.
+    /// The answer exceeds the size limit.
     #[error("the answer is longer than the limit of {limit} bytes")]
     TooLarge {
         /// `max_output` of the agent file.
         limit: u64,
     },
-    /// The address behind the URL is not a public one.
+    /// The host of the URL resolves to an address that is not public.
     #[error(
         "address {address} of host '{host}' is not public; set allow_private in the agent file to reach it"
     )]
@@ -98,16 +98,16 @@ pub enum AgentError {
         /// Beginning of the response, cleaned.
         excerpt: String,
     },
-    /// The server is overloaded or broken for now.
+    /// The server is temporarily unavailable.
     #[error("'{host}' is unavailable, last answer {status} after {attempts} attempts{}", tail(.excerpt))]
     Unavailable {
         /// Host of the URL.
         host: String,
         /// HTTP status code of the last attempt.
         status: u16,
-        /// Requests made.
+        /// Number of requests.
         attempts: u32,
-        /// When the server asked to be called again.
+        /// Delay that the server requested before a retry.
         retry_after: Option<Duration>,
         /// Beginning of the response, cleaned.
         excerpt: String,
@@ -126,18 +126,18 @@ pub enum AgentError {
         /// Defect of the address.
         problem: String,
     },
-    /// A template cannot be filled from this input.
+    /// A template cannot be rendered from this input.
     #[error("{place} cannot be filled: {reason}")]
     Template {
-        /// `url`, `header 'x'`, `body`, `env 'x'`.
+        /// Location of the template: `url`, `header 'x'`, `body`, `env 'x'`.
         place: String,
         /// Missing or refused part.
         reason: String,
     },
-    /// A secret the agent file names is not in the environment.
+    /// An environment variable that the agent file references is not set.
     #[error("environment variable '{0}' is not set")]
     Environment(String),
-    /// A request names a variable that the agent does not hand out.
+    /// A request references a variable that the agent does not expose.
     #[error(transparent)]
     Reference(#[from] sinew_source::VariableError),
     /// The function of a script agent failed.
@@ -155,13 +155,13 @@ pub enum AgentError {
         /// Text of the failure, cleaned.
         reason: String,
     },
-    /// A server of the Model Context Protocol got a call and did not answer it.
+    /// A server of the Model Context Protocol received a call and did not answer it.
     #[error("the MCP server gave no answer: {reason}")]
     McpAnswerLost {
         /// Text of the failure, cleaned.
         reason: String,
     },
-    /// A tool of a server said that it failed.
+    /// A tool of a server reported a failure.
     #[error("the tool {tool} failed: {reason}")]
     Tool {
         /// Name of the tool.
@@ -169,27 +169,27 @@ pub enum AgentError {
         /// Answer of the tool, cleaned.
         reason: String,
     },
-    /// A resource of this machine failed, regardless of the input: a thread, a temporary folder, the TLS setup.
+    /// A local resource failed: a thread, a temporary folder, the TLS setup.
     #[error("cannot run the agent here: {0}")]
     Host(String),
 }
 
-/// Why an artifact could not be stored or read.
+/// Reason why an artifact could not be stored or read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArtifactError {
-    /// The name may not be used, or the stored bytes are not the ones that were put.
+    /// The name is not valid, or the stored bytes are not those that were put.
     #[error(transparent)]
     Refused(#[from] BadArtifact),
-    /// There is no such artifact or version.
+    /// The artifact or version does not exist.
     #[error("artifact '{name}' has no version {}", .version.map_or_else(|| "at all".to_owned(), |v| v.to_string()))]
     Missing {
-        /// Asked name.
+        /// Requested name.
         name: String,
-        /// Asked version, none for the newest.
+        /// Requested version; `None` for the newest.
         version: Option<u32>,
     },
-    /// Storing it would pass a limit.
+    /// Storing the artifact would exceed a limit.
     #[error("{what} would pass the limit of {limit}")]
     Limit {
         /// Counted quantity.
@@ -197,13 +197,13 @@ pub enum ArtifactError {
         /// The limit.
         limit: u64,
     },
-    /// A line of the index cannot be understood.
+    /// A line of the index is malformed.
     #[error("line {line} of the artifact index is damaged")]
     Index {
         /// 1-based line.
         line: usize,
     },
-    /// The command left something that is not a plain file with a legible name.
+    /// The command wrote an artifact that is not a regular file with a UTF-8 name.
     #[error("'{0}' in SINEW_ARTIFACTS is not a plain file with a legible name")]
     NotAFile(String),
     /// The folder cannot be read or written.
@@ -259,7 +259,7 @@ impl AgentError {
             | Self::Template { .. } => FaultKind::Invalid,
             Self::TimedOut(_) => FaultKind::Timeout,
             Self::Cancelled => FaultKind::Cancelled,
-            // A defect of the interpreter or a machine without room for a worker, not of the script.
+            // The interpreter failed, or no worker could start; the script is not at fault.
             Self::Script(ScriptError {
                 kind: ScriptErrorKind::Internal | ScriptErrorKind::Unavailable,
                 ..
@@ -286,7 +286,7 @@ impl AgentError {
         }
     }
 
-    /// Whether the same call may succeed the next time although nobody changed anything.
+    /// Returns whether a retry of the same call may succeed.
     fn retryable(&self) -> bool {
         match self {
             Self::TimedOut(_)
@@ -360,7 +360,7 @@ fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs_f64())
 }
 
-/// Where in the author's text a script failed.
+/// Formats the line of the script where it failed.
 pub(crate) fn line(error: &ScriptError) -> String {
     error.line.map(|line| format!(" in line {line}")).unwrap_or_default()
 }

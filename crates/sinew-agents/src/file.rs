@@ -1,4 +1,4 @@
-//! The form of an agent file: what `NAME.agent.yaml` may hold.
+//! The format of an agent file, `NAME.agent.yaml`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -205,7 +205,7 @@ pub(crate) struct RetryFile {
     pub(crate) limit: u32,
 }
 
-/// The JSON Schema of agent files, for editors and for the check at load.
+/// Returns the JSON Schema of agent files, for editors and for validation when a file is loaded.
 pub fn agent_file_schema() -> Value {
     schemars::schema_for!(AgentFile).into()
 }

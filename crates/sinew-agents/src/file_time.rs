@@ -1,4 +1,4 @@
-//! Lengths of time in agent files.
+//! Durations in agent files.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Time {
         Self::seconds(number.parse::<f64>().ok()? * seconds)
     }
 
-    /// Some time, and less than the 10 years in which deadlines cannot overflow.
+    /// Returns a positive duration of less than 10 years, so that deadlines cannot overflow.
     fn seconds(seconds: f64) -> Option<Self> {
         Duration::try_from_secs_f64(seconds)
             .ok()

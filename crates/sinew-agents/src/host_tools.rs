@@ -1,14 +1,14 @@
-//! Functions of the program around an agent, as tools of its model.
+//! Functions of the host program as tools of a model agent.
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use sinew_model::EffectClass;
 use sinew_protocol::Fault;
 
-/// A function that a model may call.
+/// A function that a model can call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostTool {
-    /// Name that the model is told.
+    /// Name, for the model.
     pub name: String,
     /// Purpose of the function, for the model.
     pub description: String,
@@ -18,10 +18,10 @@ pub struct HostTool {
     pub effect: EffectClass,
 }
 
-/// Functions of the program around an agent. The model is told of all of them, beside the tools of the file.
+/// Functions of the host program. The model can call all of them, in addition to the file's tools.
 pub trait HostTools: Send + Sync {
     /// Returns the functions.
     fn list(&self) -> Vec<HostTool>;
-    /// Calls a function. The key is the same for all tries of this call. A failure is told to the model.
+    /// Calls a function. All attempts of a call have the same key. The model receives failures.
     fn call(&self, name: &str, arguments: Value, key: &str) -> BoxFuture<'_, Result<Value, Fault>>;
 }

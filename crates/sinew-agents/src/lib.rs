@@ -1,11 +1,13 @@
-//! Ready-made agents: a file says who the agent is and how it runs, this crate runs it.
+//! Loads and runs agents that files define.
 //!
-//! Place in the flow: the executor turns a dispatch into a [`Call`], the [`Agent`] answers with a [`Reply`] or a
-//! [`Fault`](sinew_protocol::Fault). An agent is a Python function in a sandbox (`script`), a program (`command`), a
-//! request to a service (`http`), a tool of an MCP server (`mcp`) or a conversation with a language model (`model`). What it stores goes to [`Artifacts`], in embedded runs an [`ArtifactFolder`].
+//! Place in the data flow: a shell turns a task into a [`Call`], and the [`Agent`] returns a [`Reply`]
+//! or a [`Fault`](sinew_protocol::Fault). An agent is a Python function in a sandbox (`script`), a
+//! program (`command`), an HTTP request (`http`), a tool of an MCP server (`mcp`) or a conversation
+//! with a language model (`model`). It stores artifacts in [`Artifacts`]: in embedded runs, an
+//! [`ArtifactFolder`].
 //!
-//! It never retries a call (http attempts within one call aside), never picks another agent than the one that was asked
-//! for, never runs a shell, never fills data into anything that is read as code, and never shows a secret.
+//! It never retries a call (except HTTP attempts within one call), never substitutes another agent,
+//! never runs a shell, never inserts data into code, and never reveals a secret.
 //!
 //! ```yaml
 //! # agent-cards/greeter.agent.yaml

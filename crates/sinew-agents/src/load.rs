@@ -1,4 +1,4 @@
-//! From an agent file to an agent: read, check the form, check the parts, keep what runs.
+//! Loads an agent file: reads it, validates its schema and its parts, and builds the agent.
 
 use sinew_protocol::code;
 use std::path::Path;
@@ -24,23 +24,23 @@ use crate::schema_slip::schema_slips;
 use crate::template::{Environment, Template};
 
 impl Agent {
-    /// Reads an agent file. ResolvedSecrets come from the environment of this process.
+    /// Loads an agent file. Secrets come from the environment of this process.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Diagnostics> {
         Self::load_with(path, &process_environment())
     }
 
-    /// Reads an agent file; `environment` answers `${env:NAME}` at each call.
+    /// Loads an agent file. `environment` resolves `${env:NAME}` at each call.
     pub fn load_with(path: impl AsRef<Path>, environment: &Arc<Environment>) -> Result<Self, Diagnostics> {
         load_agent(path.as_ref(), environment)
     }
 
-    /// Loads an agent from the text of its file. `path` names it in findings.
+    /// Loads an agent from the text of its file. Findings name it by `path`.
     pub fn from_text(path: &Path, text: &str) -> Result<Self, Diagnostics> {
         load_bytes(path, text.as_bytes(), &process_environment(), NamedFiles::OnDisk)
     }
 
-    /// Loads an agent from a file that a client sent, for its findings and its cases: no other file and no variable is read. Models
-    /// that would stand in a file beside it answer by scripts only.
+    /// Loads an agent from a file that a client sent, for its findings and cases. Reads no other file
+    /// and no variable. Models that `models.yaml` would define answer from scripts only.
     pub fn from_posted_text(name: &str, text: &str) -> Result<Self, Diagnostics> {
         let no_variables: Arc<Environment> = Arc::new(|_: &str| None);
         load_bytes(Path::new(name), text.as_bytes(), &no_variables, NamedFiles::Absent)
@@ -54,7 +54,7 @@ fn load_agent(path: &Path, environment: &Arc<Environment>) -> Result<Agent, Diag
     load_bytes(path, &bytes, environment, NamedFiles::OnDisk)
 }
 
-/// Loads an agent from the bytes of its file; files that it names lie beside the path.
+/// Loads an agent from the bytes of its file. The paths in it are relative to the folder of `path`.
 fn load_bytes(
     path: &Path,
     bytes: &[u8],
@@ -66,7 +66,7 @@ fn load_bytes(
     let max_bytes = limits.max_bytes as u64;
     let options = LoadOptions {
         name: &shown,
-        // Headers and variables name the environment; they are filled at each call. No other text does.
+        // Only headers and `env` reference variables; each call resolves them.
         variables: Variables::Kept,
         read: &|path| named_files.read(path, max_bytes),
         limits,
@@ -111,7 +111,7 @@ pub(crate) fn unreadable(path: &str, error: &dyn std::fmt::Display) -> Diagnosti
     diagnostics
 }
 
-/// Points at the deepest part of the file that exists on the way.
+/// Locates a finding at the deepest existing part of the file on its JSON pointer.
 fn place(document: &Document, complaint: &FileComplaint) -> Diagnostic {
     let mut pointer = complaint.pointer.as_str();
     loop {
@@ -207,7 +207,7 @@ fn build_script(
     let source = source.map_err(|problem| vec![FileComplaint::new(pointer, problem)])?;
     Script::compile(&source, file.timeout.map(|time| time.0)).map_err(|error| {
         let message = format!("the script cannot be used{}: {error}", crate::error::line(&error));
-        // The script of another file has its lines there.
+        // The lines of a script in another file are not lines of this file.
         let within =
             error.line.filter(|_| file.source.is_some()).map(|line| (line, error.column.unwrap_or(1)));
         vec![FileComplaint {
@@ -273,7 +273,7 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<FileC
     if !complaints.is_empty() {
         return Err(complaints);
     }
-    // A bare word is looked up in PATH; a path is meant relative to the agent file.
+    // A name without a slash is looked up in PATH; a path is relative to the agent file.
     let program = if program.contains('/') {
         folder.join(program).to_string_lossy().into_owned()
     } else {

@@ -1,4 +1,4 @@
-//! Agents of one process as each other's peers.
+//! Calls between agents of one process.
 
 use std::sync::{Arc, PoisonError};
 
@@ -14,10 +14,10 @@ use crate::people::{NoPeople, People, PersonPrompt, PersonReply};
 use crate::set::AgentSet;
 use crate::wait_clock::WaitClock;
 
-/// How deep agents may ask agents in one process.
+/// Maximum depth of nested calls between agents of one process.
 const MAX_CALL_DEPTH: u32 = 8;
 
-/// Agents of one process as each other's peers.
+/// Calls agents of the same process.
 pub struct LocalPeers {
     agents: AgentSet,
     artifacts: Arc<dyn Artifacts>,
@@ -26,23 +26,24 @@ pub struct LocalPeers {
 }
 
 impl LocalPeers {
-    /// The agents of a set. What they store goes to `artifacts`. They have no person to ask.
+    /// Creates peers from a set. They store artifacts in `artifacts`, and their questions to people
+    /// are refused.
     pub fn new(agents: AgentSet, artifacts: Arc<dyn Artifacts>) -> Self {
         Self { agents, artifacts, people: Arc::new(NoPeople), depth: 0 }
     }
 
-    /// Lets the agents ask these people.
+    /// Sends questions of the agents to these people.
     #[must_use]
     pub fn with_people(self, people: Arc<dyn People>) -> Self {
         Self { people, ..self }
     }
 }
 
-/// People as an agent behind a call asks them: the question says whose it is.
+/// People for a called agent: prefixes each question with the agent's name.
 struct PeopleOfPeer {
     agent: String,
     people: Arc<dyn People>,
-    /// Clocks of those that wait for the agent.
+    /// Clocks of the callers, stopped while the agent waits for a person.
     clocks: [WaitClock; 2],
 }
 

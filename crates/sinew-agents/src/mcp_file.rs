@@ -1,4 +1,4 @@
-//! The form of `run: mcp:`, a server of the Model Context Protocol whose tools are an agent.
+//! The format of `run: mcp:`, an agent from the tools of a Model Context Protocol server.
 
 use std::collections::BTreeMap;
 

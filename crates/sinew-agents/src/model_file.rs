@@ -1,4 +1,4 @@
-//! The form of `run: model:` in an agent file.
+//! The format of `run: model:` in an agent file.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

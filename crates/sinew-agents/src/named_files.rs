@@ -1,18 +1,18 @@
-//! Files that an agent file names: instructions, scripts, skills, models.
+//! Files that an agent file references: instructions, scripts, skills, models.
 
 use std::path::{Path, PathBuf};
 
 use sinew_files::{read_file, read_text_file};
 
-/// Reason why a file beside an agent file that was sent is not read.
+/// Reason why a file that a posted agent file references is not read.
 const NOTHING_BESIDE: &str = "a file that was sent has no other files beside it";
 
-/// Place of the files that an agent file names.
+/// Location of the files that an agent file references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NamedFiles {
-    /// On the disk, from the folder of the agent file.
+    /// On disk, relative to the folder of the agent file.
     OnDisk,
-    /// Nowhere: a client sent the agent file, and may not have this process read others.
+    /// Unavailable: a client sent the agent file and must not make this process read others.
     Absent,
 }
 
@@ -31,7 +31,8 @@ impl NamedFiles {
         }
     }
 
-    /// The folder of an agent file, absolute, because programs run in it. A file that was sent has none.
+    /// Returns the folder of an agent file as an absolute path, because programs run in it. A posted
+    /// file has none.
     pub(crate) fn folder_of(self, path: &Path) -> PathBuf {
         if self == Self::Absent {
             return PathBuf::new();

@@ -1,4 +1,4 @@
-//! The form of `offer:`, what an agent is for hosts of the Model Context Protocol.
+//! The format of `offer:`, which exposes an agent to hosts of the Model Context Protocol.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -63,7 +63,7 @@ pub(crate) enum TaskSupportFile {
 }
 
 impl OfferFile {
-    /// The offer as cards have it, or what is wrong with it.
+    /// Converts to the offer of a card. Fails with a finding if the offer is not valid.
     pub(crate) fn to_offer(&self) -> Result<McpOffer, FileComplaint> {
         let is_resource = self.kind == OfferKindFile::Resource;
         match &self.uri {

@@ -1,4 +1,4 @@
-//! Other agents, as a model's tools find them.
+//! Other agents that a model can call as tools.
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -8,52 +8,52 @@ use sinew_protocol::{Fault, code};
 
 use crate::wait_clock::WaitClock;
 
-/// An agent or workflow that may be asked.
+/// An agent or workflow that can be called.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PeerDescription {
     /// Name of the agent.
     pub name: String,
     /// Purpose of the agent.
     pub description: String,
-    /// JSON Schema of its input; none means `{text: string}`.
+    /// JSON Schema of its input; `None` means `{text: string}`.
     pub input_schema: Option<Value>,
     /// JSON Schema of its output.
     pub output_schema: Option<Value>,
-    /// Whether its card claims that it is a workflow. Nothing is trusted because of it.
+    /// Whether its card claims that it is a workflow; never use it for trust.
     pub is_workflow: bool,
     /// Ids and tags of its skills.
     pub skills: Vec<String>,
 }
 
-/// A question to another agent.
+/// A call of another agent.
 #[derive(Clone, Debug)]
 pub struct PeerCall {
     /// Name of the agent.
     pub agent: String,
     /// Input of the agent.
     pub input: Value,
-    /// Key of the call: the same for a repeated call.
+    /// Key of the call, identical for its repetitions.
     pub key: String,
-    /// Ends the call.
+    /// Cancels the call.
     pub cancel: tokio_util::sync::CancellationToken,
-    /// Clocks of the call and of the conversation around it, to be stopped while the agent waits for a person.
+    /// Clocks of the call and of its conversation, to stop while the agent waits for a person.
     pub clocks: [WaitClock; 2],
 }
 
-/// The other agents that are there.
+/// The other agents that an agent can call.
 pub trait Peers: Send + Sync {
-    /// Returns the agents and workflows that are online now. Fails while that cannot be known.
+    /// Returns the agents and workflows that are online. Fails while they cannot be determined.
     fn list(&self) -> BoxFuture<'_, Result<Vec<PeerDescription>, Fault>>;
-    /// Asks an agent and waits for its output.
+    /// Calls an agent and waits for its output.
     fn ask(&self, call: PeerCall) -> BoxFuture<'_, PeerAnswer>;
 }
 
-/// Answer of another agent.
+/// Result of a call of another agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PeerAnswer {
-    /// The output.
+    /// Output, or the fault of the call.
     pub result: Result<Value, Fault>,
-    /// Model calls of the agent and of those that it asked.
+    /// Model calls of the agent and of the agents that it called.
     pub usage: ModelTotals,
 }
 
@@ -63,7 +63,7 @@ impl From<Result<Value, Fault>> for PeerAnswer {
     }
 }
 
-/// A place without other agents.
+/// An environment without other agents.
 pub(crate) struct NoPeers;
 
 impl Peers for NoPeers {

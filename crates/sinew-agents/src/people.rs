@@ -1,4 +1,4 @@
-//! People whom a conversation may ask.
+//! People to whom a conversation can send questions.
 
 use std::time::Duration;
 
@@ -10,37 +10,37 @@ use sinew_protocol::Fault;
 /// A question to a person.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PersonPrompt {
-    /// The question, in words.
+    /// Text of the question.
     pub text: String,
-    /// Tool and exact arguments of the call that is asked about; null for a question in words.
+    /// Tool and exact arguments of the call to approve; null for a question.
     pub call: Value,
-    /// People who may answer; all if empty.
+    /// People who can answer; all if empty.
     pub people: Vec<String>,
-    /// Time for the answer.
+    /// Time limit for the answer.
     pub timeout: Duration,
-    /// Key of the question: the same for a repeated one.
+    /// Key of the question, identical for its repetitions.
     pub key: String,
 }
 
 /// A person's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PersonReply {
-    /// Whether the call may be made; for a question in words, whether there is an answer.
+    /// Whether the call is approved; for a question, whether the person answered.
     pub approved: bool,
     /// Identity of the person; empty if unknown.
     pub by_person: String,
-    /// The answer in words, or a comment.
+    /// Answer to a question, or a comment.
     pub comment: Option<String>,
 }
 
-/// The people who can be asked.
+/// The people who can receive questions.
 pub trait People: Send + Sync {
-    /// Asks and waits for the answer; without an answer in time the reply is a refusal. Fails if the question cannot be put
-    /// or its answer not be heard now; a repeated question of the same key is the same one.
+    /// Sends a question and waits for the answer; a timeout is a refusal. Fails if the question cannot
+    /// be sent or its answer cannot be received. Questions with the same key are one question.
     fn ask(&self, prompt: PersonPrompt) -> BoxFuture<'_, Result<PersonReply, Fault>>;
 }
 
-/// A place without people: every question is refused.
+/// An environment without people: refuses each question.
 pub(crate) struct NoPeople;
 
 impl People for NoPeople {

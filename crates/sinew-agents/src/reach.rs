@@ -1,5 +1,5 @@
-//! Things that an agent of a file does outside its sandbox: programs, addresses, and variables of the environment. People are told
-//! before they trust files that somebody else wrote.
+//! Programs, addresses and environment variables that an agent accesses outside its sandbox.
+//! People see them before they trust a third-party file.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,28 +9,28 @@ use serde_json::Value;
 use crate::file::{AgentFile, ReferenceFile};
 use crate::model_file::{ProviderName, ToolEntry};
 
-/// Beginning of a variable in a text of an agent file.
+/// Prefix of a variable in a text of an agent file.
 const VARIABLE: &str = "${env:";
-/// File with models for all agents of a folder.
+/// Name of the file with the models of all agents of a folder.
 const MODELS_FILE: &str = "models.yaml";
 
-/// Things that an agent does outside its sandbox. Empty for an agent that only computes.
+/// What an agent accesses outside its sandbox. Empty for an agent that only computes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentReach {
-    /// Programs with their arguments, started as the user.
+    /// Programs with their arguments, which run as the user.
     pub programs: Vec<String>,
-    /// Addresses that are sent requests, as the file has them.
+    /// Addresses that receive requests, as written in the file.
     pub addresses: Vec<String>,
-    /// Variables of the environment that are handed to programs or sent to addresses.
+    /// Environment variables that are passed to programs or sent to addresses.
     pub variables: BTreeSet<String>,
-    /// Files next to the agent file that decide what happens.
+    /// Files next to the agent file that determine its behaviour.
     pub files: Vec<PathBuf>,
-    /// Whether the agent may call other agents.
+    /// Whether the agent can call other agents.
     pub calls_others: bool,
 }
 
 impl AgentReach {
-    /// Whether the agent only computes.
+    /// Returns whether the agent only computes.
     pub fn is_empty(&self) -> bool {
         self.programs.is_empty() && self.addresses.is_empty() && self.variables.is_empty()
     }
@@ -93,7 +93,7 @@ impl AgentReach {
     }
 }
 
-/// Adds the variables that the texts of a value name.
+/// Adds the variables that the texts of a value reference.
 fn add_variables(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::String(text) => {

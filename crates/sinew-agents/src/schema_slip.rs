@@ -1,13 +1,13 @@
-//! A slip in the schemas of an agent file: a text with a comma that is not quoted, of which YAML makes a word of its own.
+//! Detects a mistake in schemas of agent files: an unquoted text with a comma, which YAML splits.
 
 use serde_json::Value;
 
 use crate::complaint::{FileComplaint, escape_key};
 
-/// Words of a schema whose values are data.
+/// Keywords of JSON Schema whose values are data.
 const DATA_WORDS: [&str; 4] = ["default", "const", "enum", "examples"];
 
-/// Complains about each part of a text that became a word of the schema at this pointer.
+/// Reports each part of a text that became a keyword of the schema at this pointer.
 pub(crate) fn schema_slips(pointer: &str, schema: &Value) -> Vec<FileComplaint> {
     match schema {
         Value::Object(members) => members

@@ -1,4 +1,4 @@
-//! Sessions: what a caller and an agent said to each other in earlier conversations.
+//! Sessions: earlier conversations between a caller and an agent.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,9 +9,9 @@ use sinew_protocol::Fault;
 
 /// The session that a conversation belongs to.
 pub trait Sessions: Send + Sync {
-    /// Returns the last conversations, oldest first, at most so many. Fails if they cannot be read.
+    /// Returns at most `turns` of the last conversations, oldest first. Fails if they cannot be read.
     fn last(&self, turns: u32) -> BoxFuture<'_, Result<Vec<SessionTurn>, Fault>>;
-    /// Adds a conversation that has ended. Fails if it cannot be written.
+    /// Appends a conversation that has ended. Fails if it cannot be written.
     fn append(&self, turn: SessionTurn) -> BoxFuture<'_, Result<(), Fault>>;
 }
 

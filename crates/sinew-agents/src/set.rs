@@ -1,4 +1,4 @@
-//! All the agents of a folder.
+//! Loads the agents of files and folders.
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::agent::{Agent, process_environment};
 use crate::load::unreadable;
 use crate::template::Environment;
 
-/// How agent files are named.
+/// Suffixes of agent files.
 const ENDINGS: [&str; 3] = [".agent.yaml", ".agent.yml", ".agent.json"];
 
 /// Agents by name.
@@ -21,12 +21,12 @@ pub struct AgentSet {
 }
 
 impl AgentSet {
-    /// Reads agent files, and all agent files directly in folders. All complaints about all files come together.
+    /// Loads agent files, and all agent files directly in folders. Returns the findings of all files.
     pub fn load_paths(paths: &[PathBuf]) -> Result<Self, Diagnostics> {
         Self::load_paths_with(paths, &process_environment())
     }
 
-    /// The same; `environment` answers `${env:NAME}` at each call.
+    /// As [`AgentSet::load_paths`]; `environment` resolves `${env:NAME}` at each call.
     pub fn load_paths_with(paths: &[PathBuf], environment: &Arc<Environment>) -> Result<Self, Diagnostics> {
         let mut set = Self::default();
         let mut complaints = Diagnostics::default();
@@ -46,7 +46,7 @@ impl AgentSet {
         if complaints.has_errors() { Err(complaints) } else { Ok(set) }
     }
 
-    /// Adds an agent; its name must be new.
+    /// Adds an agent. Fails if the set has an agent of the same name.
     pub fn add(&mut self, agent: Agent) -> Result<(), Diagnostics> {
         if let Some(first) = self.agents.get(agent.name()) {
             let (sources, place) = &agent.place;
@@ -71,33 +71,33 @@ impl AgentSet {
         Ok(())
     }
 
-    /// The agent of this name; there is no fallback.
+    /// Returns the agent of exactly this name.
     pub fn get(&self, name: &str) -> Option<&Arc<Agent>> {
         self.agents.get(name)
     }
 
-    /// All names, sorted.
+    /// Returns the names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.agents.keys().map(String::as_str)
     }
 
-    /// All agents by name.
+    /// Returns the agents, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Agent>> {
         self.agents.values()
     }
 
-    /// How many agents there are.
+    /// Returns the number of agents.
     pub fn len(&self) -> usize {
         self.agents.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the set has no agents.
     pub fn is_empty(&self) -> bool {
         self.agents.is_empty()
     }
 }
 
-/// The file itself, or the agent files in the folder by name.
+/// Returns the file itself, or the agent files in the folder, sorted by name.
 fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -114,7 +114,7 @@ fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Joins complaints about different files; their spans count files from the start of their own list.
+/// Appends findings. Renumbers their files, because spans index the list of their own set.
 fn append(all: &mut Diagnostics, more: Diagnostics) {
     let numbers: Vec<u32> = more
         .sources

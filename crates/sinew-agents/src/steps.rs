@@ -1,4 +1,4 @@
-//! The log of a conversation: append only, one writer at a time wins each place.
+//! The log of a conversation: append-only, with one winning writer for each position.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,9 +10,9 @@ use sinew_protocol::Fault;
 /// Outcome of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepAppend {
-    /// The record stands at its place.
+    /// The record is stored at its position.
     Stored,
-    /// Another record stands there already.
+    /// Another record is stored at the position.
     Taken,
 }
 
@@ -20,13 +20,13 @@ pub enum StepAppend {
 pub trait Steps: Send + Sync {
     /// Returns all records, in order. Fails if the log cannot be read.
     fn read(&self) -> BoxFuture<'_, Result<Vec<StepRecord>, Fault>>;
-    /// Writes a record to a place, counted from 0, unless another record stands there.
+    /// Writes a record to a position, from 0, unless another record is stored there.
     fn append(&self, place: u64, record: StepRecord) -> BoxFuture<'_, Result<StepAppend, Fault>>;
-    /// Whether the log lies outside this process, so that it is there again when this process has forgotten it.
+    /// Returns whether the log is stored outside this process, so that it survives the process.
     fn is_shared(&self) -> bool {
         false
     }
-    /// Hears that another process holds the conversation now: the answer of this one must not count.
+    /// Notes that another process took over the conversation, so that this answer is discarded.
     fn give_way(&self) {}
 }
 
@@ -35,7 +35,7 @@ pub trait Steps: Send + Sync {
 pub struct MemorySteps(Mutex<Vec<StepRecord>>);
 
 impl MemorySteps {
-    /// A log that begins with these records.
+    /// Creates a log with initial records.
     pub fn with(records: Vec<StepRecord>) -> Self {
         Self(Mutex::new(records))
     }

@@ -1,28 +1,28 @@
 //! `{{input.path}}` and `${env:NAME}` inside the strings of an agent file.
 //!
-//! Headers of `http` and `env` of `command` may also hold `${NAME}` and `${NAME, default}`; `$${NAME}` is the text
-//! `${NAME}` there. Everywhere else in an agent file such a text arrives as written.
+//! Headers of `http` and `env` of `command` also support `${NAME}` and `${NAME, default}`; `$${NAME}`
+//! is the literal `${NAME}`. All other texts of an agent file are literal.
 //!
-//! Parsed once at load; filling binds values as data, so no value is ever read as a template again.
+//! Templates are parsed once, when the file is loaded. Values are inserted as data and never parsed.
 
 use serde_json::Value;
 use sinew_source::{VariableError, VariableReference, is_reserved_variable};
 
 use crate::error::AgentError;
 
-/// Looks up a variable of the environment.
+/// Looks up an environment variable.
 pub type Environment = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// A string with holes.
+/// A string with placeholders.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Template(Vec<TemplatePiece>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TemplatePiece {
     Text(String),
-    /// Steps from the call: `input`, `instruction` or `context` first.
+    /// Path from the call: starts with `input`, `instruction` or `context`.
     Value(Vec<String>),
-    /// An environment variable and what stands in for it; its value is a secret.
+    /// An environment variable, whose value is a secret, and its default.
     Env {
         name: String,
         default: Option<String>,
@@ -32,12 +32,12 @@ pub(crate) enum TemplatePiece {
 const ROOTS: [&str; 3] = ["input", "instruction", "context"];
 
 impl Template {
-    /// Splits `text`; an error says what is wrong with it in one sentence.
+    /// Parses `text`. The error is one sentence about its defect.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         Self::split(text, false)
     }
 
-    /// The same where `${NAME}` and `${NAME, default}` are variables too.
+    /// As [`Template::parse`], and with the variables `${NAME}` and `${NAME, default}`.
     pub(crate) fn parse_with_variables(text: &str) -> Result<Self, String> {
         Self::split(text, true)
     }
@@ -83,12 +83,12 @@ impl Template {
         &self.0
     }
 
-    /// Whether it reads the environment.
+    /// Returns whether the template reads the environment.
     pub(crate) fn has_env(&self) -> bool {
         self.0.iter().any(|piece| matches!(piece, TemplatePiece::Env { .. }))
     }
 
-    /// The single `{{…}}` this template consists of, if it is just that.
+    /// Returns the path of a template that consists of a single `{{…}}`.
     pub(crate) fn single(&self) -> Option<&[String]> {
         match self.0.as_slice() {
             [TemplatePiece::Value(path)] => Some(path),
@@ -96,7 +96,7 @@ impl Template {
         }
     }
 
-    /// Fills the holes: `value` writes a value of the call, `env` looks up a variable.
+    /// Renders the template: `value` formats a value of the call, `env` looks up a variable.
     pub(crate) fn fill(
         &self,
         scope: &Scope<'_>,
@@ -118,17 +118,17 @@ impl Template {
     }
 }
 
-/// Why a template cannot be filled.
+/// Reason why a template cannot be rendered.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum UnfilledTemplate {
-    /// A value is missing or may not stand here.
+    /// A value is missing or not allowed here.
     Value(String),
     /// A variable is not set.
     Unset(String),
 }
 
 impl UnfilledTemplate {
-    /// The error about the template in this place.
+    /// Converts to the error about the template at this location.
     pub(crate) fn at(self, place: impl Into<String>) -> AgentError {
         match self {
             Self::Value(reason) => AgentError::Template { place: place.into(), reason },
@@ -143,12 +143,12 @@ impl From<String> for UnfilledTemplate {
     }
 }
 
-/// For places where [`Template::has_env`] was refused at load.
+/// Variable lookup for templates without variables, as checked when the file is loaded.
 pub(crate) fn no_env(_: &str) -> Option<String> {
     None
 }
 
-/// Writes a scalar as it is.
+/// Appends a scalar as plain text.
 pub(crate) fn plain(value: &Value, text: &mut String) -> Result<(), String> {
     text.push_str(&scalar(value)?);
     Ok(())
@@ -176,7 +176,7 @@ fn variable(word: &str) -> Result<String, String> {
     Ok(word.to_owned())
 }
 
-/// Returns the piece for `${NAME}`. A reserved variable is never read: its default stands there, or it is refused.
+/// Returns the piece for `${NAME}`. A reserved variable is never read: uses its default, or fails.
 fn variable_piece(found: VariableReference<'_>) -> Result<TemplatePiece, String> {
     match found.default {
         Some(default) if is_reserved_variable(found.name) => Ok(TemplatePiece::Text(default.to_owned())),
@@ -186,14 +186,14 @@ fn variable_piece(found: VariableReference<'_>) -> Result<TemplatePiece, String>
     }
 }
 
-/// Returns the trimmed word between two marks at the start of a text, and the bytes of all three.
+/// Returns the trimmed word between two delimiters at the start of a text, and the length of all three.
 fn word_between<'t>(text: &'t str, open: &str, close: &str) -> Result<(&'t str, usize), String> {
     let inner = &text[open.len()..];
     let end = inner.find(close).ok_or_else(|| format!("'{open}' without '{close}'"))?;
     Ok((inner[..end].trim(), open.len() + end + close.len()))
 }
 
-/// The values a template may use.
+/// The values that a template can use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope<'a> {
     pub(crate) input: &'a Value,
@@ -202,7 +202,7 @@ pub(crate) struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// The value at `path`; fields of objects by name, items of arrays by index.
+    /// Returns the value at `path`, through objects by name and arrays by index.
     pub(crate) fn find(&self, path: &[String]) -> Result<&'a Value, String> {
         let missing = || format!("there is no '{}'", path.join("."));
         let root = match path.first().map(String::as_str) {
@@ -222,7 +222,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// A scalar as plain text; objects, arrays and null have none.
+/// Formats a scalar as plain text. Fails for objects, arrays and null.
 pub(crate) fn scalar(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),

@@ -1,4 +1,4 @@
-//! The time of work without its waiting for people: limits of agents and of their calls are about work.
+//! A clock that excludes time spent waiting for people, for the time limits of agents and calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,21 +6,21 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// Time that some work has waited for people.
+/// Time spent waiting for people.
 #[derive(Clone, Copy, Debug, Default)]
 struct WaitedTime {
     past: Duration,
     since: Option<Instant>,
-    /// Parts of the work that wait at this time.
+    /// Number of current waits.
     waits: u32,
 }
 
-/// A clock that is stopped while a person is waited for. Clones are the same clock.
+/// A clock that stops while work waits for a person. Clones share the clock.
 #[derive(Clone, Debug, Default)]
 pub struct WaitClock(Arc<watch::Sender<WaitedTime>>);
 
 impl WaitClock {
-    /// Waits until this time of work is over.
+    /// Waits until the clock reaches `limit`.
     pub(crate) async fn reached(&self, limit: Duration) {
         let begun = Instant::now();
         let mut changes = self.0.subscribe();
@@ -51,20 +51,20 @@ impl WaitClock {
         StoppedWaitClock(self.clone())
     }
 
-    /// Stops the clock until the answer is there.
+    /// Awaits a future with the clock stopped.
     pub(crate) async fn paused<F: Future>(&self, waiting: F) -> F::Output {
         let _stopped = self.stop();
         waiting.await
     }
 
-    /// Returns the time that was waited for people.
+    /// Returns the time spent waiting for people.
     pub(crate) fn waited(&self) -> Duration {
         let waited = self.0.borrow();
         waited.past + waited.since.map(|since| since.elapsed()).unwrap_or_default()
     }
 }
 
-/// A stopped clock. It runs again when all guards are dropped.
+/// Stops a clock until all its guards are dropped.
 #[derive(Debug)]
 pub struct StoppedWaitClock(WaitClock);
 
@@ -90,7 +90,7 @@ mod tests {
         let (clock, begun) = (WaitClock::default(), Instant::now());
         let work = async {
             tokio::time::sleep(Duration::from_secs(6)).await;
-            // Two people are waited for at overlapping times.
+            // Two waits overlap.
             let first = clock.paused(tokio::time::sleep(Duration::from_hours(5)));
             let second = clock.paused(tokio::time::sleep(Duration::from_hours(3)));
             tokio::join!(first, second);

@@ -1,7 +1,7 @@
-//! Requests to addresses outside, for others than agents: webhooks of programs, documents of providers.
+//! HTTP requests to external addresses that do not come from agents: webhooks, documents of providers.
 //!
-//! The rules are those of `run: http:` agents: no redirects, no proxies from the environment, no cookies, and public addresses
-//! only unless the operator allows others. The address that was checked is the one that is used.
+//! As for `run: http:` agents: no redirects, no proxies from the environment, no cookies, and only
+//! public addresses unless the operator allows others. The connection uses the checked address.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::error::AgentError;
 use crate::run::{check_literal_address, http_client, http_client_with_identity};
 use crate::web_exchange::{WebFailure, WebIdentity, WebMethod, WebRequest, WebResponse, failed};
 
-/// Addresses that a client may reach.
+/// Addresses to which a client can connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReachableAddresses {
     /// Addresses of the public internet.
@@ -21,14 +21,14 @@ pub enum ReachableAddresses {
     All,
 }
 
-/// A client of services outside.
+/// A client of external services.
 #[derive(Clone, Debug)]
 pub struct WebClient {
     client: reqwest::Client,
     allow_private: bool,
 }
 
-/// Answer of a service.
+/// Response of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebAnswer {
     /// HTTP status.
@@ -38,20 +38,20 @@ pub struct WebAnswer {
 }
 
 impl WebClient {
-    /// A client for these addresses. Fails if TLS cannot be set up.
+    /// Creates a client for these addresses. Fails if TLS cannot be set up.
     pub fn new(addresses: ReachableAddresses) -> Result<Self, AgentError> {
         let allow_private = addresses == ReachableAddresses::All;
         Ok(Self { client: http_client(allow_private)?, allow_private })
     }
 
-    /// A client with certificates of its own. Fails if they cannot be read, or TLS cannot be set up.
+    /// Creates a client with certificates. Fails if they cannot be read, or TLS cannot be set up.
     pub fn with_identity(addresses: ReachableAddresses, identity: &WebIdentity) -> Result<Self, AgentError> {
         let allow_private = addresses == ReachableAddresses::All;
         Ok(Self { client: http_client_with_identity(allow_private, identity)?, allow_private })
     }
 
-    /// Fails for an address that is not HTTP, or names a host that may not be reached. Names are checked once more when they
-    /// are resolved.
+    /// Validates an address. Fails if it is not HTTP or its host is not allowed. Host names are checked
+    /// again on resolution.
     pub fn check(&self, address: &str) -> Result<(), AgentError> {
         self.parse(address).map(drop)
     }
@@ -69,7 +69,7 @@ impl WebClient {
         Ok(url)
     }
 
-    /// Reads a document of at most `max_bytes`, for at most `timeout`. Fails unless the status is 200.
+    /// Fetches a document of at most `max_bytes` within `timeout`. Fails unless the status is 200.
     pub async fn get(
         &self,
         address: &str,
@@ -84,7 +84,7 @@ impl WebClient {
         Ok(answer.body)
     }
 
-    /// Posts a body with these headers, and waits for the answer for at most `timeout`. A redirect is an answer like others.
+    /// Posts a body with these headers, and waits at most `timeout`. Returns a redirect as a response.
     pub async fn post(
         &self,
         address: &str,
@@ -113,8 +113,8 @@ impl WebClient {
         tokio::time::timeout(timeout, exchange).await.unwrap_or(Err(AgentError::TimedOut(timeout)))
     }
 
-    /// Sends a request and waits for the head of the answer, for at most the time of the request. The body is read by the
-    /// caller, who limits its size and time.
+    /// Sends a request and waits for the response headers within the request's timeout. The caller
+    /// reads the body and limits its size and time.
     pub async fn open(&self, request: WebRequest<'_>) -> Result<WebResponse, WebFailure> {
         let unsent = |error: AgentError| WebFailure { error, is_unsent: true };
         let url = self.parse(request.address).map_err(unsent)?;
@@ -148,7 +148,7 @@ fn header_map(host: &str, headers: &[(&str, &str)]) -> Result<HeaderMap, AgentEr
             reason: format!("header {name} cannot be sent"),
         };
         let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
-        // Values may be secrets, and must not stand in logs of the HTTP library.
+        // Values can be secrets and must not appear in logs of the HTTP library.
         value.set_sensitive(true);
         named.append(HeaderName::try_from(*name).map_err(|_| bad())?, value);
     }

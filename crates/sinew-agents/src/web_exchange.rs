@@ -1,15 +1,15 @@
-//! One exchange with a service outside: the request, the head of the answer, and its body in pieces.
+//! One exchange with an external service: the request, the response headers, and the body in chunks.
 
 use std::time::Duration;
 
 use crate::error::AgentError;
 
-/// Certificates of a client, in PEM.
+/// Client certificates and trusted authorities, in PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct WebIdentity {
-    /// Certificate of the client with its chain, and its key. `None` if the client shows none.
+    /// Certificate chain and key of the client; `None` for no client certificate.
     pub certificate: Option<(Vec<u8>, Vec<u8>)>,
-    /// Authorities that servers are trusted by. `None` for those of the system.
+    /// Certificate authorities to trust; `None` for those of the system.
     pub authorities: Option<Vec<u8>>,
 }
 
@@ -24,7 +24,7 @@ impl std::fmt::Debug for WebIdentity {
 /// Method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebMethod {
-    /// Reads.
+    /// Reads a resource.
     Get,
     /// Sends a body.
     Post,
@@ -37,24 +37,24 @@ pub struct WebRequest<'a> {
     pub method: WebMethod,
     /// URL.
     pub address: &'a str,
-    /// Headers, whose values are kept out of logs.
+    /// Headers; their values are not logged.
     pub headers: &'a [(&'a str, &'a str)],
     /// Body; empty for none.
     pub body: Vec<u8>,
-    /// Time for the connection and the head of the answer.
+    /// Time limit for the connection and the response headers.
     pub timeout: Duration,
 }
 
-/// Reason why a request got no answer.
+/// Reason why a request received no response.
 #[derive(Debug)]
 pub struct WebFailure {
-    /// The failure.
+    /// Error of the request.
     pub error: AgentError,
-    /// Whether the service cannot have seen the request.
+    /// Whether the service cannot have received the request.
     pub is_unsent: bool,
 }
 
-/// Answer of a service whose body is still to be read.
+/// Response of a service whose body is not read yet.
 #[derive(Debug)]
 pub struct WebResponse {
     host: String,
@@ -66,17 +66,17 @@ impl WebResponse {
         Self { host, response }
     }
 
-    /// HTTP status.
+    /// Returns the HTTP status.
     pub fn status(&self) -> u16 {
         self.response.status().as_u16()
     }
 
-    /// Value of a header; `None` if it is absent or not text.
+    /// Returns the value of a header; `None` if it is absent or not text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.response.headers().get(name)?.to_str().ok()
     }
 
-    /// Waits for the next piece of the body; `None` at its end. Waits without limit.
+    /// Waits, without a timeout, for the next chunk of the body; `None` at its end.
     pub async fn chunk(&mut self) -> Result<Option<Vec<u8>>, AgentError> {
         match self.response.chunk().await {
             Ok(chunk) => Ok(chunk.map(Vec::from)),
@@ -84,7 +84,7 @@ impl WebResponse {
         }
     }
 
-    /// Reads the whole body. Fails if it has more than `max_bytes`. Waits without limit.
+    /// Reads the whole body, without a timeout. Fails if it exceeds `max_bytes`.
     pub async fn body(mut self, max_bytes: usize) -> Result<Vec<u8>, AgentError> {
         let mut body = Vec::new();
         while let Some(chunk) = self.chunk().await? {
@@ -98,7 +98,7 @@ impl WebResponse {
     }
 }
 
-/// Sorts out what the HTTP client reports; its own texts name the URL, which may hold secrets.
+/// Converts an error of the HTTP client. Its message contains the URL, which may contain secrets.
 pub(crate) fn failed(host: &str, error: reqwest::Error, timeout: Duration) -> AgentError {
     let error = error.without_url();
     let first: &(dyn std::error::Error + 'static) = &error;

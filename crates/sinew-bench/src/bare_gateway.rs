@@ -1,4 +1,4 @@
-//! The floor of a gateway: requests over HTTP, each passed on to the mesh as it is, with nothing read, checked or decided.
+//! The floor of a gateway: forwards HTTP requests unchanged to the mesh, without any checks.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::child::{BenchProcessError, broken, say};
 use crate::cluster::DIRECT;
 use crate::http_load::whole_message;
 
-/// Time for one call.
+/// Timeout of a call.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Listens, says at which address, and passes requests on until it is ended.
+/// Listens, reports the address, and forwards requests until the process ends.
 pub(crate) async fn serve_bare_gateway(mesh: Mesh) -> Result<(), BenchProcessError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(broken)?;
     let address: SocketAddr = listener.local_addr().map_err(broken)?;
@@ -22,7 +22,7 @@ pub(crate) async fn serve_bare_gateway(mesh: Mesh) -> Result<(), BenchProcessErr
     loop {
         let (stream, _) = listener.accept().await.map_err(broken)?;
         let mesh = mesh.clone();
-        // A connection that fails is closed; the driver tells of it.
+        // A failed connection is closed, and the driver reports it.
         tokio::spawn(async move { serve_connection(&mesh, stream).await });
     }
 }

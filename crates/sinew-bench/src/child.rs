@@ -1,4 +1,4 @@
-//! Parts of all processes of a bench: the payload, the lines they answer with, and the reason of a failure.
+//! Common parts of the processes of a bench: payload, output lines, and failure.
 
 use std::io::Write as _;
 
@@ -9,10 +9,10 @@ use crate::order::MeasuredTime;
 
 /// Payload of a task: a text in 200 bytes of JSON.
 pub(crate) const TEXT: &str = "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789";
-/// The same payload for the bare loops, as JSON.
+/// The same payload as JSON, for the bare loops.
 pub(crate) const BODY: &[u8] = br#"{"text":"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"}"#;
 
-/// Reason why a process of a bench could not go on.
+/// Reason why a process of a bench failed.
 #[derive(Debug)]
 pub(crate) struct BenchProcessError(pub(crate) String);
 
@@ -28,17 +28,17 @@ impl From<Failure> for BenchProcessError {
     }
 }
 
-/// Makes any error such a reason.
+/// Converts any error.
 pub(crate) fn broken(error: impl std::fmt::Display) -> BenchProcessError {
     BenchProcessError(error.to_string())
 }
 
-/// Tells the process that started this one that it is up.
+/// Reports to the parent process that this process is ready.
 pub(crate) fn ready() {
     say(&MeasuredTime::default());
 }
 
-/// Writes one line of JSON to the process that started this one.
+/// Writes a line of JSON to the parent process.
 pub(crate) fn say(value: &impl Serialize) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{}", serde_json::to_string(value).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! One server with everything that a bench needs on it.
+//! A server with the processes of a bench.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -15,44 +15,44 @@ use sinew_protocol::code;
 use crate::order::{DriverOrder, MeasuredTime};
 use crate::process::{BenchProcess, counter, cpu, free_port, resident};
 
-/// The agents; the workflows name them.
+/// Names of the agents, which the workflows reference.
 pub(crate) const QUEUED: &str = "bench_queued";
 pub(crate) const DIRECT: &str = "bench_direct";
 
-/// The folder of the workflows cannot be written.
+/// Code of a failure to write the folder of the workflows.
 const FOLDER: &str = code::BENCH_WORKFLOWS_NOT_WRITABLE.as_str();
 
-/// How long a gateway may take to listen, and the time between two looks.
+/// Time limit for a gateway to listen, and the interval of checks.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(30);
 const LISTEN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Decisions of an execution that is work for executors.
+/// Decisions of an execution that loads executors.
 pub(crate) const DECISIONS: usize = 24;
 
-/// Nodes of the workflow that is drawn.
+/// Nodes of the drawn workflow.
 pub(crate) const LARGE_NODES: usize = 10_000;
 
-/// A server, executors, agents and the driver, each a process of its own.
+/// A server, executors, agents and the driver, in separate processes.
 pub(crate) struct BenchCluster {
     server: Server,
     pub(crate) sync_always: bool,
     pub(crate) driver: BenchProcess,
     agent: BenchProcess,
     echo: BenchProcess,
-    /// Agents that hold conversations, if they are measured.
+    /// Model agents, if conversations are measured.
     talkers: Option<BenchProcess>,
     executors: Vec<BenchProcess>,
-    /// Where each of them tells its metrics.
+    /// Metrics port of each executor.
     ports: Vec<u16>,
-    /// Threads that an executor works with, if not as many as there are cores.
+    /// Threads of an executor; `None` for the number of cores.
     threads: Option<usize>,
     url: String,
 }
 
-/// A measurement and what it cost.
+/// CPU cost of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CpuCost {
-    /// CPU microseconds of all processes, the server included.
+    /// CPU microseconds of all processes, including the server.
     pub(crate) all: f64,
     pub(crate) server: f64,
     pub(crate) executor: f64,
@@ -61,7 +61,7 @@ pub(crate) struct CpuCost {
 }
 
 impl BenchCluster {
-    /// Starts everything and waits until it answers.
+    /// Starts all processes and waits until they respond.
     pub(crate) async fn start(
         sync_always: bool,
         shards: Option<u32>,
@@ -91,12 +91,12 @@ impl BenchCluster {
         Ok(cluster)
     }
 
-    /// Address of the server.
+    /// Returns the address of the server.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Starts the agents that hold conversations.
+    /// Starts the model agents.
     pub(crate) async fn talk(&mut self) -> Result<(), Failure> {
         let log = self.server.store().join("bench.log");
         let mut talkers = BenchProcess::start("talkers", &["bench", "talkers", "--nats", &self.url], &log)?;
@@ -105,12 +105,12 @@ impl BenchCluster {
         Ok(())
     }
 
-    /// Resident memory of the process that holds conversations, in MiB.
+    /// Returns the resident memory of the model agents' process, in MiB.
     pub(crate) fn talking_memory(&self) -> f64 {
         self.talkers.as_ref().and_then(BenchProcess::pid).map(resident).unwrap_or_default()
     }
 
-    /// Starts one more executor.
+    /// Starts another executor.
     pub(crate) fn executor(&mut self) -> Result<(), Failure> {
         let log = self.server.store().join("bench.log");
         let port = free_port()?;
@@ -131,7 +131,7 @@ impl BenchCluster {
         Ok(())
     }
 
-    /// Starts the floor of a gateway; gives its address.
+    /// Starts the floor of a gateway. Returns its address.
     pub(crate) async fn bare_gateway(&self) -> Result<(BenchProcess, SocketAddr), Failure> {
         let log = self.server.store().join("bench.log");
         let arguments = ["bench", "bare-gateway", "--nats", &self.url];
@@ -140,7 +140,7 @@ impl BenchCluster {
         Ok((process, address))
     }
 
-    /// Starts a gateway with more arguments; gives its address once it listens.
+    /// Starts a gateway with additional arguments. Returns its address once it listens.
     pub(crate) async fn gateway(&self, more: &[&str]) -> Result<(BenchProcess, SocketAddr), Failure> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let log = self.server.store().join("bench.log");
@@ -160,7 +160,7 @@ impl BenchCluster {
         Err(Failure::new(FailureKind::Failed, code::BENCH_PROCESS_FAILED.as_str(), reason))
     }
 
-    /// The sum of a counter over all executors.
+    /// Returns the sum of a counter over all executors.
     pub(crate) async fn counted(&self, metric: &str) -> Result<f64, Failure> {
         let mut sum = 0.0;
         for port in &self.ports {
@@ -169,7 +169,7 @@ impl BenchCluster {
         Ok(sum)
     }
 
-    /// Measures something, and what all processes spend meanwhile.
+    /// Runs a measurement, and measures the CPU cost of all processes.
     pub(crate) async fn measure(&mut self, order: &DriverOrder) -> Result<(MeasuredTime, CpuCost), Failure> {
         let before = self.cost();
         let took = self.driver.ask(order).await?;
@@ -194,22 +194,22 @@ impl BenchCluster {
         CpuCost { all: server + executor + agent + client, server, executor, agent, client }
     }
 
-    /// Resident memory of the executors together, in MiB.
+    /// Returns the total resident memory of the executors, in MiB.
     pub(crate) fn executor_memory(&self) -> f64 {
         self.executors.iter().filter_map(BenchProcess::pid).map(resident).sum()
     }
 
-    /// Resident memory of the server, in MiB.
+    /// Returns the resident memory of the server, in MiB.
     pub(crate) fn server_memory(&self) -> f64 {
         self.server.pid().map(resident).unwrap_or_default()
     }
 
-    /// Resident memory of the agents' process, in MiB.
+    /// Returns the resident memory of the agents' process, in MiB.
     pub(crate) fn agent_memory(&self) -> f64 {
         self.agent.pid().map(resident).unwrap_or_default()
     }
 
-    /// Kills the executors as a crash would.
+    /// Kills the executors with SIGKILL.
     pub(crate) async fn kill_executors(&mut self) -> Result<(), Failure> {
         self.ports.clear();
         for executor in self.executors.drain(..) {
@@ -218,7 +218,7 @@ impl BenchCluster {
         Ok(())
     }
 
-    /// Stops everything.
+    /// Stops all processes.
     pub(crate) async fn stop(mut self) -> Result<(), Failure> {
         self.kill_executors().await?;
         self.driver.kill9().await?;
@@ -236,8 +236,8 @@ pub(crate) async fn connect(url: &str) -> Result<Mesh, Failure> {
     Ok(connect.open().await?)
 }
 
-/// The workflows, written into a folder: a chain of three and a fan-out for each delivery, those of one
-/// agent, and one that is all decisions.
+/// Writes the workflows to a folder: a chain of three and a fan-out for each delivery, those with one
+/// agent, and one with only decisions.
 fn workflows(folder: PathBuf) -> Result<Vec<PathBuf>, Failure> {
     let mut files = vec![
         ("waits".to_owned(), one_agent("bench_nobody")),
@@ -300,7 +300,7 @@ fn one_agent(agent: &str) -> String {
     )
 }
 
-/// Rows of a hundred nodes, each behind the one above.
+/// Returns a workflow of rows of a hundred nodes, each after the one above.
 fn large() -> String {
     let node = |n: usize| {
         let before = n.checked_sub(100).map(|above| format!(", depends_on: [n{above}]")).unwrap_or_default();
@@ -310,7 +310,7 @@ fn large() -> String {
     format!("workflow:\n  description: A large graph\n  nodes:\n{nodes}  output_mapping: {{text: done}}\n")
 }
 
-/// Decisions one after the other, and one agent at the end: work for executors.
+/// Returns a workflow of sequential decisions with one agent at the end, to load executors.
 fn decide() -> String {
     let decision = |nth: usize| {
         let next = if nth + 1 < DECISIONS { format!("d{}", nth + 1) } else { "last".to_owned() };
@@ -331,7 +331,7 @@ fn decide() -> String {
     )
 }
 
-/// Whether something listens there.
+/// Returns whether a process listens at the address.
 async fn listens(address: SocketAddr) -> bool {
     tokio::net::TcpStream::connect(address).await.is_ok()
 }

@@ -1,4 +1,4 @@
-//! Pages of the console with a long history and a large graph: what the server takes for them.
+//! Server time of console pages with a long history and a large graph.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -16,40 +16,40 @@ use crate::http_load::HttpConnection;
 use crate::order::{DriverOrder, IN_FLIGHT, MeasuredTime, median};
 use crate::process::{BenchProcess, resident};
 
-/// Executions of the history.
+/// Number of executions in the history.
 const EXECUTIONS: usize = 100_000;
-/// Records that are on their way to the server at once.
+/// Maximum records in flight to the server.
 const RECORDS_AT_ONCE: usize = 256;
-/// One of so many executions failed; one of so many is of a rare workflow, and has a rare label.
+/// Every n-th execution failed; every n-th has a rare workflow and a rare label.
 const RARITY: (usize, usize) = (20, 2_000);
-/// Times that each page is asked for.
+/// Requests of each page.
 const ROUNDS: usize = 15;
 
-/// Time of a page.
+/// Duration of a page.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PageFigure {
     pub(crate) page: &'static str,
-    /// The first time, when nothing was read before.
+    /// First request, without cached data.
     pub(crate) first_ms: f64,
     pub(crate) median_ms: f64,
     pub(crate) most_ms: f64,
     pub(crate) kib: f64,
 }
 
-/// Figures of the console's pages.
+/// Measurements of console pages.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct ConsoleFigures {
     /// Executions of the history.
     pub(crate) executions: usize,
-    /// Nodes of the graph.
+    /// Number of nodes of the graph.
     pub(crate) nodes: usize,
     pub(crate) pages: Vec<PageFigure>,
-    /// Memory of the gateway before and after all pages.
+    /// Memory of the gateway before and after all pages, in MiB.
     pub(crate) idle_mib: f64,
     pub(crate) used_mib: f64,
 }
 
-/// Fills a history and measures pages of it, with fewer executions if `few`.
+/// Fills a history and measures its pages, with fewer executions if `few` is set.
 pub(crate) async fn console(few: bool, note: &dyn Fn(&str)) -> Result<ConsoleFigures, Failure> {
     let failed = |error: BenchProcessError| {
         Failure::new(FailureKind::Failed, code::BENCH_CANNOT_GO_ON.as_str(), error.0)
@@ -119,13 +119,13 @@ async fn measure_page(
     Ok(PageFigure { page, first_ms, median_ms: median(each), most_ms, kib: bytes as f64 / 1024.0 })
 }
 
-/// Puts copies of an execution that ended into the history, each with an id and a start of its own, the last of them now. Gives
-/// the place in the middle of their list.
+/// Adds copies of a closed execution to the history, with distinct ids and start times up to now.
+/// Returns the page cursor in the middle of their list.
 async fn fill_history(url: &str, count: usize) -> Result<String, Failure> {
     let mesh = connect(url).await?;
     let history = mesh.history();
     let model = loop {
-        // The execution has ended, and its record is on its way.
+        // The execution has ended, but its record may not be stored yet.
         if let Some(found) = history.list(&HistoryFilter::default(), 1).await?.pop() {
             break found;
         }
@@ -146,7 +146,7 @@ async fn fill_history(url: &str, count: usize) -> Result<String, Failure> {
     Ok(format!("1.{}.{}", middle.started, middle.execution))
 }
 
-/// The n-th of so many copies: ten began in a second.
+/// Returns the n-th of all copies, ten of which started per second.
 fn copy_of(
     model: &ClosedExecution,
     record: &ExecutionRecord,

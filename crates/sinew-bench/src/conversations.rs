@@ -1,4 +1,4 @@
-//! Conversations with a language model that answers at once: what Sinew adds to a model's time and price.
+//! Conversations with a language model that answers immediately, to measure the overhead of Sinew.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::cluster::{BenchCluster, connect};
 use crate::delta::delta_times;
 use crate::order::{DriverOrder, MeasuredTime, median};
 
-/// Two turns: a call of a tool, and the answer.
+/// Two turns: a tool call, and the answer.
 const TALKER_FILE: &str = r#"
 name: bench_talker
 description: Calls a tool, and answers.
@@ -38,7 +38,7 @@ run:
       - script: {name: total, input_schema: {type: object}, source: "def total(args): return sum(args['a'])"}
 "#;
 
-/// Two turns, and a person in between.
+/// Two turns, with a person in between.
 const ASKER_FILE: &str = r#"
 name: bench_asker
 description: Asks a person.
@@ -53,7 +53,7 @@ run:
       - builtin: [ask_person]
 "#;
 
-/// Fifty turns, each but the last with a call of a tool.
+/// Fifty turns, all but the last with a tool call.
 const LONG_FILE: &str = r#"
 name: bench_long
 description: Works for long.
@@ -67,35 +67,35 @@ run:
 "#;
 
 const LONG_TURNS: usize = 50;
-/// Time after which conversations that wait have left their transcripts to the log, with room for a busy machine.
+/// Time after which waiting conversations have dropped their state, with a margin for busy machines.
 const PARKING_TIME: Duration = Duration::from_secs(3);
-/// Times that the log of the long conversation is read.
+/// Number of replays of the long conversation.
 const REPLAYS: usize = 20;
 
 /// Measurements of conversations.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct ConversationFigures {
-    /// Nodes of two turns that were measured.
+    /// Number of measured nodes of two turns.
     pub(crate) nodes: usize,
-    /// CPU milliseconds of the agent's process for one of them.
+    /// CPU milliseconds of the agent's process per node.
     pub(crate) agent_cpu_ms: f64,
-    /// CPU milliseconds of all processes for one of them: server, executor, agent, client.
+    /// CPU milliseconds of all processes per node: server, executor, agent, client.
     pub(crate) all_cpu_ms: f64,
-    /// Milliseconds from start to end, one at a time.
+    /// Median milliseconds from start to end, one at a time.
     pub(crate) p50_ms: f64,
-    /// Records of the conversation of fifty turns.
+    /// Number of records of the conversation of fifty turns.
     pub(crate) replayed_records: usize,
-    /// Milliseconds until a process has read and folded them.
+    /// Milliseconds to read and fold them.
     pub(crate) replay_ms: f64,
-    /// Milliseconds from a model's server to a client that watches, in the middle and at most for 99 of 100 pieces of text.
+    /// Milliseconds of a text delta from a model's server to an observing client: median and p99.
     pub(crate) delta_ms: (f64, f64),
-    /// Conversations that wait for a person at the same time.
+    /// Number of conversations that wait for a person concurrently.
     pub(crate) parked: usize,
-    /// Memory of the agent's process for them, in MiB.
+    /// Memory of the agent's process for waiting conversations, in MiB.
     pub(crate) parked_mib: f64,
 }
 
-/// The agents of the bench that hold conversations.
+/// Returns the model agents of the bench.
 pub(crate) fn talking_agents() -> Result<Vec<Agent>, Failure> {
     [TALKER_FILE, ASKER_FILE].into_iter().map(agent).collect()
 }
@@ -104,7 +104,7 @@ fn agent(text: &str) -> Result<Agent, Failure> {
     Agent::from_text(std::path::Path::new("bench.agent.yaml"), text).map_err(Failure::diagnostics)
 }
 
-/// Measures conversations: many of two turns, the replay of a long one, and many that wait.
+/// Measures many conversations of two turns, the replay of a long one, and many waiting ones.
 pub(crate) async fn conversations(
     quick: bool,
     smoke: bool,
@@ -134,7 +134,7 @@ pub(crate) async fn conversations(
     let delta_ms = (median(delta_times), slow);
     note(&format!("{parked} conversations that wait for a person"));
     let before = cluster.talking_memory();
-    // Each is an execution, and so is its question.
+    // Each conversation and each question is an execution.
     let order = DriverOrder::Open { workflow: "asks".to_owned(), total: parked, each: 2 };
     cluster.driver.ask::<MeasuredTime>(&order).await?;
     tokio::time::sleep(PARKING_TIME).await;
@@ -153,7 +153,7 @@ pub(crate) async fn conversations(
     })
 }
 
-/// Records of a long conversation, and the milliseconds in which a process reads and folds them.
+/// Returns the number of records of a long conversation, and the milliseconds to read and fold them.
 async fn replay(mesh: &Mesh) -> Result<(usize, f64), Failure> {
     let records = long_log()?;
     let (steps, execution) = (mesh.tasks().steps(), ExecutionId::of(mesh.namespace(), "bench", "long"));
@@ -180,7 +180,7 @@ async fn replay(mesh: &Mesh) -> Result<(usize, f64), Failure> {
     Ok((records.len(), median(times.into_iter().map(milliseconds).collect())))
 }
 
-/// The log of a conversation of fifty turns.
+/// Returns the log of a conversation of fifty turns.
 fn long_log() -> Result<Vec<StepRecord>, Failure> {
     let mut answers: Vec<_> =
         (1..LONG_TURNS).map(|turn| json!({"call": {"total": {"a": [turn, turn]}}})).collect();

@@ -1,4 +1,4 @@
-//! Text of a model's answer on its way: from the provider's server to a client that watches, through the agent and the mesh.
+//! Latency of a model's text from the provider to an observing client, through agent and mesh.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,16 +15,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bench_failure::cannot_go_on;
 
-/// Pieces of the answer; each goes out when the one before has arrived.
+/// Number of deltas of the answer, each sent after the previous one was received.
 const PIECES: usize = 200;
-/// Pieces of a check that the measurement works.
+/// Number of deltas in a smoke test.
 const SMOKE_PIECES: usize = 4;
-/// Bytes of a piece: as many as an agent forwards at once.
+/// Bytes of a delta, which an agent forwards immediately.
 const PIECE_BYTES: usize = 300;
-/// Time for the whole answer.
+/// Timeout of the whole answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Milliseconds from the write of the provider's server to the client that watches, one for each piece.
+/// Returns the milliseconds from the provider's write to the observing client, one per delta.
 pub(crate) async fn delta_times(mesh: &Mesh, smoke: bool) -> Result<Vec<f64>, Failure> {
     let pieces = if smoke { SMOKE_PIECES } else { PIECES };
     let failed = |error: std::io::Error| cannot_go_on(&error.to_string());
@@ -62,7 +62,7 @@ pub(crate) async fn delta_times(mesh: &Mesh, smoke: bool) -> Result<Vec<f64>, Fa
                 if value["type"] == "text" && times.len() < pieces {
                     let written = *written.lock().unwrap_or_else(PoisonError::into_inner);
                     times.push(written.elapsed().as_secs_f64() * 1e3);
-                    // Fails if the provider has gone: the answer tells why.
+                    // Fails if the provider ended; the answer has the reason.
                     let _gone = arrived.send(());
                 }
             }
@@ -72,7 +72,7 @@ pub(crate) async fn delta_times(mesh: &Mesh, smoke: bool) -> Result<Vec<f64>, Fa
     answer.output.map_err(|fault| cannot_go_on(&fault.message))?;
     stop.cancel();
     provider.abort();
-    // Ends with the token.
+    // Ends when the token is cancelled.
     let _ended = serving.await;
     if times.len() < pieces {
         return Err(cannot_go_on("not every piece of the answer arrived by itself"));
@@ -80,7 +80,7 @@ pub(crate) async fn delta_times(mesh: &Mesh, smoke: bool) -> Result<Vec<f64>, Fa
     Ok(times)
 }
 
-/// A provider that sends one answer, each piece after the one before has arrived.
+/// Sends one answer, each delta after the previous one was received.
 async fn provide(
     listener: TcpListener,
     pieces: usize,
@@ -109,7 +109,7 @@ async fn provide(
     stream.write_all(b"0\r\n\r\n").await
 }
 
-/// Sends one event as one chunk.
+/// Sends an event as one chunk.
 async fn send(stream: &mut TcpStream, data: &str) -> std::io::Result<()> {
     let event = format!("data: {data}\n\n");
     stream.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes()).await

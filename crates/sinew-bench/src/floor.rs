@@ -1,4 +1,4 @@
-//! The floor: bare loops over the same server that send the messages no engine can avoid, and nothing else.
+//! The floor: bare loops over the same server that send only the messages that each engine needs.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,17 +16,17 @@ use tokio::sync::{mpsc, oneshot};
 use crate::child::{BODY, BenchProcessError, broken, ready};
 use crate::order::{FloorKind, MeasuredTime};
 
-/// Where the bare agent listens.
+/// Subject of the bare agent.
 const ECHO: &str = "floor.echo";
 const JOURNAL: &str = "floor.journal";
 const TASKS: &str = "floor.task";
 const RESULTS: &str = "floor.result";
 /// Sequential steps of a chain.
 const STEPS: usize = 3;
-/// Messages that are asked for at once.
+/// Messages per pull request.
 const BATCH: usize = 512;
 
-/// The other process of the floor: answers what it gets, by request and from the queue, until the connection goes.
+/// Runs the agent process of the floor: answers requests and queued tasks until the connection closes.
 pub(crate) async fn echo(client: Client) -> Result<(), BenchProcessError> {
     let jetstream = jetstream::new(client.clone());
     for (name, subject, retention) in [
@@ -69,7 +69,7 @@ pub(crate) async fn echo(client: Client) -> Result<(), BenchProcessError> {
     }
 }
 
-/// The side that an executor would be on.
+/// The executor side of the floor.
 pub(crate) struct FloorLoops {
     client: Client,
     jetstream: Context,
@@ -97,12 +97,12 @@ impl FloorLoops {
                 }
             }
         });
-        // Subjects of an earlier round are in the stream already.
+        // Avoid subjects of earlier rounds, which the stream contains.
         let next = AtomicU64::new(uuid::Uuid::now_v7().as_u128() as u64 & 0x7fff_ffff_ffff_0000);
         Ok(Self { client, jetstream, group, answers, next })
     }
 
-    /// So many operations, so many in flight.
+    /// Runs `count` operations with `at_once` in flight.
     pub(crate) async fn measure(
         &self,
         kind: FloorKind,
@@ -164,7 +164,7 @@ impl FloorLoops {
     }
 }
 
-/// One writer: whatever has gathered goes into one message, which the next one waits for.
+/// Runs a writer with group commit: each message contains all pending entries, one message at a time.
 async fn write(jetstream: Context, mut pending: mpsc::UnboundedReceiver<(Bytes, oneshot::Sender<()>)>) {
     while let Some((first, waiter)) = pending.recv().await {
         let (mut body, mut waiters) = (Vec::from(first), vec![waiter]);

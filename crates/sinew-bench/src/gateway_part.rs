@@ -1,5 +1,5 @@
-//! Cost of a gateway: calls through it beside the same calls over the mesh and through a bare gateway, in the same rounds, and
-//! open streams.
+//! Cost of a gateway: calls through it, compared with calls over the mesh and through a bare gateway in
+//! the same rounds, and open streams.
 
 use serde::Serialize;
 use sinew_operations::failure::Failure;
@@ -8,37 +8,37 @@ use crate::cluster::BenchCluster;
 use crate::order::{DriverOrder, IN_FLIGHT, MeasuredTime, median};
 use crate::process::{BenchProcess, resident};
 
-/// Streams that are open at once.
+/// Number of open streams.
 const STREAMS: usize = 5_000;
 
-/// Figures of a gateway.
+/// Measurements of a gateway.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct GatewayFigures {
-    /// Median of a call over the mesh, through a bare gateway, and through the gateway, one at a time.
+    /// Median microseconds of a call over the mesh, a bare gateway, and the gateway, one at a time.
     pub(crate) mesh_p50_us: f64,
     pub(crate) bare_p50_us: f64,
     pub(crate) gateway_p50_us: f64,
-    /// Calls a second, 64 at a time.
+    /// Calls per second, 64 at a time.
     pub(crate) mesh_per_second: f64,
     pub(crate) bare_per_second: f64,
     pub(crate) gateway_per_second: f64,
-    /// Share of the rate over the mesh that the gateway carries.
+    /// Ratio of the rates of gateway and mesh.
     pub(crate) rate_ratio: f64,
     pub(crate) streams: usize,
-    /// Seconds from the cause of an event until it has reached every stream.
+    /// Seconds from the cause of an event until all streams received it.
     pub(crate) event_seconds: f64,
     pub(crate) idle_mib: f64,
     pub(crate) streams_mib: f64,
 }
 
 impl GatewayFigures {
-    /// Time that the gateway adds to a call, in microseconds.
+    /// Returns the latency that the gateway adds to a call, in microseconds.
     pub(crate) fn added_us(&self) -> f64 {
         self.gateway_p50_us - self.mesh_p50_us
     }
 }
 
-/// Measures a gateway, with a tenth of the work if `few`.
+/// Measures a gateway, with a tenth of the work if `few` is set.
 pub(crate) async fn gateway(few: bool, rounds: u32, note: &dyn Fn(&str)) -> Result<GatewayFigures, Failure> {
     let mut cluster = BenchCluster::start(false, None, None).await?;
     let (bare, bare_address) = cluster.bare_gateway().await?;
@@ -60,7 +60,7 @@ pub(crate) async fn gateway(few: bool, rounds: u32, note: &dyn Fn(&str)) -> Resu
         for (order, place) in orders {
             let took: MeasuredTime = cluster.driver.ask(&order).await?;
             let figure = if place < 3 { took.p50_us } else { took.number as f64 / took.seconds };
-            // The first round only makes everything warm.
+            // The first round is a warm-up.
             if round > 0 {
                 samples[place].push(figure);
             }

@@ -1,4 +1,4 @@
-//! Calls and streams over HTTP: a client that does no more than it must, so that the gateway is measured.
+//! A minimal HTTP client for calls and streams, so that its own cost does not affect measurements.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ use crate::child::{BenchProcessError, TEXT, broken};
 use crate::cluster::DIRECT;
 use crate::order::MeasuredTime;
 
-/// Time for one call, and for one event to reach all streams.
+/// Timeout of a call, and of an event to all streams.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Streams that are opened at once.
+/// Number of streams to open concurrently.
 const OPENED_AT_ONCE: usize = 64;
 
-/// The request of a call: the same over the mesh and over HTTP.
+/// Returns the request of a call, identical over the mesh and HTTP.
 fn call_body(id: &str) -> Vec<u8> {
     let message = json!({"messageId": id, "role": "ROLE_USER", "parts": [{"data": {"text": TEXT}}]});
     json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}})
@@ -31,7 +31,7 @@ fn fresh_id() -> String {
     uuid::Uuid::now_v7().simple().to_string()
 }
 
-/// Calls of an agent through its A2A endpoint on the mesh.
+/// Calls an agent through its A2A endpoint on the mesh.
 pub(crate) async fn mesh_calls(
     mesh: &Mesh,
     count: usize,
@@ -56,7 +56,7 @@ pub(crate) async fn mesh_calls(
     Ok(MeasuredTime::of(began.elapsed().as_secs_f64(), each))
 }
 
-/// The same calls through a gateway, over as many connections as there are calls at once.
+/// Makes the same calls through a gateway, over one connection per concurrent call.
 pub(crate) async fn gateway_calls(
     gateway: SocketAddr,
     count: usize,
@@ -86,7 +86,7 @@ pub(crate) async fn gateway_calls(
     Ok(MeasuredTime::of(began.elapsed().as_secs_f64(), all))
 }
 
-/// Starts a task that waits, as a caller of the gateway: tasks of others do not exist for it. Gives its execution.
+/// Starts a waiting task as a caller of the gateway, which hides others' tasks. Returns its execution.
 pub(crate) async fn begin_task(
     gateway: SocketAddr,
     workflow: &str,
@@ -99,7 +99,7 @@ pub(crate) async fn begin_task(
     let answer: Value = loop {
         let answer = connection.post(&format!("/agents/{workflow}"), body.as_bytes()).await?;
         let answer: Value = serde_json::from_slice(&answer).map_err(broken)?;
-        // A gateway that has just begun hears of the workflows with the next announcement of their executor.
+        // A new gateway discovers workflows at the next announcement of their executor.
         let is_unknown = answer["code"] == sinew_protocol::code::GATEWAY_PATH_UNKNOWN.as_str();
         if !is_unknown || began.elapsed() > PATIENCE {
             break answer;
@@ -111,7 +111,7 @@ pub(crate) async fn begin_task(
     ExecutionId::parse(id).map_err(broken)
 }
 
-/// Where the body of the first message of HTTP begins and ends. `None` until all of it is there.
+/// Returns start and end of the body of the first HTTP message; `None` until it is complete.
 pub(crate) fn whole_message(bytes: &[u8]) -> Result<Option<(usize, usize)>, BenchProcessError> {
     let Some(head) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(None) };
     let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
@@ -130,12 +130,12 @@ fn check_answer(body: &[u8]) -> Result<(), BenchProcessError> {
     Err(BenchProcessError(format!("a call was answered with {text}")))
 }
 
-/// Streams that stay open, all of one task.
+/// Open streams of one task.
 #[derive(Default)]
 pub(crate) struct OpenStreams(Vec<TcpStream>);
 
 impl OpenStreams {
-    /// Opens streams of a task until there are so many; each has had its first event.
+    /// Opens streams of a task up to `total`, and waits for the first event of each.
     pub(crate) async fn open(
         &mut self,
         gateway: SocketAddr,
@@ -163,7 +163,8 @@ impl OpenStreams {
         })
     }
 
-    /// Waits until the next event with this text has reached all streams, each from `began` on; closes them.
+    /// Waits until all streams received the next event with this text, and closes them. Measures
+    /// durations since `began`.
     pub(crate) async fn reached(
         &mut self,
         began: Instant,
@@ -184,7 +185,7 @@ impl OpenStreams {
     }
 }
 
-/// Reads until these bytes have come.
+/// Reads up to these bytes.
 async fn read_until(stream: &mut TcpStream, text: &[u8]) -> Result<(), BenchProcessError> {
     let mut bytes = Vec::new();
     let reading = async {
@@ -199,7 +200,7 @@ async fn read_until(stream: &mut TcpStream, text: &[u8]) -> Result<(), BenchProc
     tokio::time::timeout(PATIENCE, reading).await.map_err(broken)?
 }
 
-/// A connection that is kept.
+/// A persistent connection.
 pub(crate) struct HttpConnection {
     stream: TcpStream,
     gateway: SocketAddr,
@@ -213,7 +214,7 @@ impl HttpConnection {
         Ok(Self { stream, gateway, bytes: Vec::new() })
     }
 
-    /// Sends a request and reads the whole answer, whose length its head says.
+    /// Sends a request and reads the whole response, which must have a content length.
     async fn post(&mut self, path: &str, body: &[u8]) -> Result<Vec<u8>, BenchProcessError> {
         let mut request = format!(
             "POST {path} HTTP/1.1\r\nhost: {}\r\na2a-version: 1.0\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
@@ -225,7 +226,7 @@ impl HttpConnection {
         self.exchange(&request).await
     }
 
-    /// Reads a page, which must be there.
+    /// Fetches a page. Fails unless the status is 200.
     pub(crate) async fn get(&mut self, path: &str) -> Result<Vec<u8>, BenchProcessError> {
         let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.gateway);
         let answer = self.exchange(request.as_bytes()).await?;

@@ -1,9 +1,9 @@
-//! Cost of executions on this machine, beside the floor of messages that no engine can avoid.
+//! Cost of executions on this machine, relative to the floor of messages that each engine needs.
 //!
-//! Place in the flow: above executor, agents and mesh, below `sinew bench`. A bench starts its own servers, and executors,
-//! agents and clients as processes of their own.
+//! Place in the data flow: above executor, agents and mesh, below `sinew bench`. A bench starts its own
+//! servers, executors, agents and clients as processes.
 //!
-//! The crate never measures a mesh of others, and does not print its report.
+//! The crate never measures a third-party mesh, and does not print its report.
 
 mod bare_gateway;
 mod bench_failure;

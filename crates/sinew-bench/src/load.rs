@@ -1,4 +1,4 @@
-//! Executions from a client's side: started through the command stream, over when their last event comes.
+//! Client of executions: starts them through the command stream, and waits for their last event.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,11 +20,11 @@ use tokio::sync::oneshot;
 use crate::child::{BenchProcessError, TEXT, broken};
 use crate::order::MeasuredTime;
 
-/// Longer than an execution takes on a machine that is busy.
+/// Timeout of an execution, sufficient for busy machines.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// How long the last event of an execution is waited for before its record is read.
+/// Time to wait for the last event of an execution before reading its record.
 const ASK_AFTER: Duration = Duration::from_secs(1);
-/// Between two looks at something that nobody tells.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(20);
 
 type WaitingReplies = Arc<Mutex<HashMap<String, oneshot::Sender<bool>>>>;
@@ -33,7 +33,7 @@ type WaitingReplies = Arc<Mutex<HashMap<String, oneshot::Sender<bool>>>>;
 pub(crate) struct ExecutionLoad {
     client: Client,
     waiting: WaitingReplies,
-    /// Executions that were started to stay open.
+    /// Number of executions started by [`ExecutionLoad::open`].
     started: AtomicUsize,
 }
 
@@ -61,7 +61,7 @@ impl ExecutionLoad {
         Ok(Self { client, waiting, started: AtomicUsize::new(0) })
     }
 
-    /// Executions until all have ended.
+    /// Runs executions until all have ended.
     pub(crate) async fn run(
         &self,
         workflow: &str,
@@ -88,7 +88,7 @@ impl ExecutionLoad {
         loop {
             let good = match tokio::time::timeout(ASK_AFTER, &mut end).await {
                 Ok(told) => told.unwrap_or_default(),
-                // An owner that loses its shard takes events with it that it has not published: the record counts.
+                // An owner that loses its shard loses unpublished events, so read the record.
                 Err(_) => match self.client.execution(&execution).await.map_err(broken)? {
                     Some((_, folded)) if folded.state().ended => folded
                         .state()
@@ -127,14 +127,14 @@ impl ExecutionLoad {
         self.client.mesh()
     }
 
-    /// Cancels an execution; its owner has taken the command when this returns.
+    /// Cancels an execution. Returns after its owner has accepted the command.
     pub(crate) async fn cancel(&self, execution: &ExecutionId) -> Result<(), BenchProcessError> {
         let command = CancelCommand { execution: execution.clone(), reason: String::new() };
         let id = Token::of(&uuid::Uuid::now_v7().simple().to_string());
         self.client.signal(&id, Command::Cancel(command), PATIENCE).await.map(drop).map_err(broken)
     }
 
-    /// Starts executions that stay open until there are so many, and waits until their owners have them and nothing else.
+    /// Starts executions that stay open up to `total`, and waits until their owners have exactly these.
     pub(crate) async fn open(
         &self,
         workflow: &str,
@@ -147,7 +147,7 @@ impl ExecutionLoad {
             .map(|_| async { self.client.start(self.command(workflow, 0)).await.map(drop).map_err(broken) });
         futures_util::stream::iter(starts).buffer_unordered(256).try_collect::<Vec<()>>().await?;
         loop {
-            // More are open as long as those that have ended are being closed.
+            // The count includes ended executions that are being closed.
             let (open, _) = self.opened().await?;
             if open == total * each {
                 break;
@@ -160,7 +160,7 @@ impl ExecutionLoad {
         Ok(MeasuredTime { seconds: began.elapsed().as_secs_f64(), number: total, ..MeasuredTime::default() })
     }
 
-    /// Waits until every shard has an owner that answers.
+    /// Waits until each shard has an owner that responds.
     pub(crate) async fn owned(&self) -> Result<MeasuredTime, BenchProcessError> {
         let began = Instant::now();
         loop {
@@ -178,14 +178,14 @@ impl ExecutionLoad {
         }
     }
 
-    /// How many executors own something; `number` is the fewest shards that one of them has.
+    /// Returns the number of executors with shards; `number` is the minimum shards of an executor.
     pub(crate) async fn owners(&self) -> Result<MeasuredTime, BenchProcessError> {
         let (_, owners) = self.opened().await?;
         let fewest = owners.values().min().copied().unwrap_or_default();
         Ok(MeasuredTime { seconds: owners.len() as f64, number: fewest, ..MeasuredTime::default() })
     }
 
-    /// Open executions of all shards, and how many shards each owner has.
+    /// Returns the open executions of all shards, and the number of shards of each owner.
     async fn opened(&self) -> Result<(usize, HashMap<String, usize>), BenchProcessError> {
         let mesh = self.client.mesh();
         let shards = mesh.admin().layout().await.map_err(broken)?.shards.get();

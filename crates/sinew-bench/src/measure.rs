@@ -1,4 +1,4 @@
-//! Parts of a bench, and their rounds.
+//! Parts of a bench and their rounds.
 
 use sinew_operations::failure::Failure;
 
@@ -13,36 +13,36 @@ use crate::size;
 /// Parts of a bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchPart {
-    /// Three jobs beside the floor.
+    /// Three jobs, relative to the floor.
     Jobs,
-    /// Two executors beside one, where executors are the limit.
+    /// Two executors relative to one, with executors as the bottleneck.
     Executors,
     /// Many open executions, wide fan-outs, memory, recovery.
     Size,
-    /// Agents that hold conversations with a language model that answers at once.
+    /// Conversations with a language model that answers immediately.
     Conversations,
-    /// Calls and streams of a gateway, beside the mesh.
+    /// Calls and streams of a gateway, relative to the mesh.
     Gateway,
-    /// Pages of the console, with a long history and a large graph.
+    /// Console pages with a long history and a large graph.
     Console,
 }
 
 /// Amount of work of a bench.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
-    /// One round, a tenth of the work.
+    /// Whether to run one round with a tenth of the work.
     pub quick: bool,
-    /// A few of everything, to see that it works.
+    /// Whether to run a minimal amount of work, as a test.
     pub smoke: bool,
     /// Number of rounds.
     pub rounds: u32,
-    /// Shards of the meshes; `None` as provisioning chooses.
+    /// Number of shards; `None` for the default of provisioning.
     pub shards: Option<u32>,
     /// Parts to measure.
     pub parts: Vec<BenchPart>,
 }
 
-/// How much of everything.
+/// Amount of work of each part.
 #[derive(Clone, Copy, Debug)]
 struct Amount {
     alone: usize,
@@ -54,9 +54,9 @@ struct Amount {
 /// Items of J2.
 const WIDE: usize = 100;
 
-/// Measures what executions cost on this machine. `note` hears what is measured now.
+/// Measures the cost of executions on this machine. `note` receives progress.
 ///
-/// The bench starts this program again for its processes, as `bench ROLE --nats URL`: see [`crate::BenchRole`].
+/// The bench runs its processes as `bench ROLE --nats URL` of this program: see [`crate::BenchRole`].
 ///
 /// # Errors
 /// Fails if no NATS server is found, or if a process of the bench fails.
@@ -76,7 +76,7 @@ pub async fn measure(options: &BenchOptions, note: &dyn Fn(&str)) -> Result<Benc
         ];
         report.idle_mib = sites[0].executor_memory();
         for round in u32::from(options.smoke)..=amount.rounds {
-            // The first one only makes everything warm.
+            // The first round is a warm-up.
             let (amount, kept) = match round {
                 0 => (Amount { alone: 20, fans: 2, many: 200, rounds: 0 }, false),
                 _ => (amount, true),
@@ -123,10 +123,10 @@ pub async fn measure(options: &BenchOptions, note: &dyn Fn(&str)) -> Result<Benc
     Ok(report)
 }
 
-/// All jobs once, on the floor and for both deliveries.
+/// Runs all jobs once, on the floor and for both deliveries.
 async fn jobs(cluster: &mut BenchCluster, amount: Amount) -> Result<Vec<JobSample>, Failure> {
     let mut samples = Vec::new();
-    // Synced writes of a bare loop take a tenth of a second per hundred; fewer are enough to know.
+    // Synced writes of bare loops are slow, so fewer operations are sufficient.
     let many = if cluster.sync_always { amount.many / 2 } else { amount.many };
     for (job, wide, count, at_once) in [
         (BenchJob::J1, 1, amount.alone, 1),

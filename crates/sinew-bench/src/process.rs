@@ -1,4 +1,4 @@
-//! Child processes of a bench, and what processes cost: CPU time and memory, as the kernel counts them.
+//! Child processes of a bench, and their CPU time and memory from the kernel.
 
 use std::fs;
 use std::io;
@@ -15,10 +15,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// Longer than any single measurement takes.
+/// Timeout of a measurement.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// A child of this program's own kind; killed when it is dropped.
+/// A child process of this program, killed on drop.
 pub(crate) struct BenchProcess {
     role: &'static str,
     child: Child,
@@ -27,12 +27,12 @@ pub(crate) struct BenchProcess {
 }
 
 impl BenchProcess {
-    /// Starts this program with these arguments; what it says on stderr goes to a file.
+    /// Starts this program with these arguments, and redirects stderr to a file.
     pub(crate) fn start(role: &'static str, arguments: &[&str], log: &Path) -> Result<Self, Failure> {
         Self::start_with(role, arguments, None, log)
     }
 
-    /// Like [`BenchProcess::start`], with so many threads.
+    /// As [`BenchProcess::start`], with this number of threads.
     pub(crate) fn start_with(
         role: &'static str,
         arguments: &[&str],
@@ -61,7 +61,7 @@ impl BenchProcess {
         self.child.id()
     }
 
-    /// Sends one line of JSON and reads one.
+    /// Writes one line of JSON and reads one.
     pub(crate) async fn ask<T: DeserializeOwned>(&mut self, order: &impl Serialize) -> Result<T, Failure> {
         let mut line = serde_json::to_string(order).unwrap_or_default();
         line.push('\n');
@@ -69,7 +69,7 @@ impl BenchProcess {
         self.read().await
     }
 
-    /// Reads one line of JSON; an object with a member `failed` is its way to say that it could not.
+    /// Reads one line of JSON; an object with a member `failed` reports a failure.
     pub(crate) async fn read<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
         let role = self.role;
         let line = tokio::time::timeout(PATIENCE, self.lines.next_line())
@@ -85,7 +85,7 @@ impl BenchProcess {
         serde_json::from_value(value).map_err(|error| dead(role, &error.to_string()))
     }
 
-    /// Kills it as a crash would, and waits for its end.
+    /// Kills the process with SIGKILL, and waits for its end.
     pub(crate) async fn kill9(mut self) -> Result<(), Failure> {
         self.child.kill().await.map_err(|error| dead(self.role, &error.to_string()))
     }
@@ -99,13 +99,13 @@ fn dead(role: &str, reason: &str) -> Failure {
     )
 }
 
-/// A port that nobody listens on.
+/// Returns an unused port.
 pub(crate) fn free_port() -> Result<u16, Failure> {
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     address.map(|address| address.port()).map_err(|error| dead("executor", &error.to_string()))
 }
 
-/// A counter as a process tells it to Prometheus; 0 when it has never counted.
+/// Returns a Prometheus counter of a process; 0 if it does not exist.
 pub(crate) async fn counter(port: u16, name: &str) -> Result<f64, Failure> {
     let told = async {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
@@ -118,10 +118,10 @@ pub(crate) async fn counter(port: u16, name: &str) -> Result<f64, Failure> {
     Ok(lines.sum())
 }
 
-/// CPU time of a process since it began, all its threads, in microseconds.
+/// Returns the CPU time of all threads of a process since its start, in microseconds.
 pub(crate) fn cpu(pid: u32) -> f64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    // Nanoseconds on a CPU: finer than the clock ticks of `stat`, which are as long as a whole measurement.
+    // In nanoseconds: the clock ticks of `stat` are too coarse for a measurement.
     let ran = tasks.filter_map(|task| {
         let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
         text.split_whitespace().next()?.parse::<f64>().ok()
@@ -129,7 +129,7 @@ pub(crate) fn cpu(pid: u32) -> f64 {
     ran.sum::<f64>() / 1_000.0
 }
 
-/// Resident memory of a process in MiB.
+/// Returns the resident memory of a process, in MiB.
 pub(crate) fn resident(pid: u32) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

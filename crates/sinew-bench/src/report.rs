@@ -1,4 +1,4 @@
-//! Measurements as a table and as data: medians, ratios to the floor, and the goals.
+//! Reports measurements as a table and as data: medians, ratios to the floor, and goals.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ pub(crate) enum BenchJob {
     J3,
 }
 
-/// One measurement of one system.
+/// A measurement of a system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobSample {
     pub(crate) system: &'static str,
@@ -30,18 +30,18 @@ pub(crate) struct JobSample {
     pub(crate) cost: CpuCost,
 }
 
-/// The medians of one system's samples.
+/// Medians of the samples of a system.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct SystemFigure {
-    /// `queue` and `direct` are executions by delivery; the rest are bare loops.
+    /// `queue` and `direct` are executions by delivery; the others are bare loops.
     pub(crate) system: &'static str,
-    /// Whether every write was synced to the disk.
+    /// Whether each write was synced to disk.
     pub(crate) sync: bool,
     pub(crate) job: BenchJob,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) per_second: f64,
-    /// CPU microseconds of all processes for one.
+    /// CPU microseconds of all processes per operation.
     pub(crate) cpu_us: f64,
     pub(crate) cpu_server_us: f64,
     pub(crate) cpu_executor_us: f64,
@@ -49,7 +49,7 @@ pub(crate) struct SystemFigure {
     pub(crate) cpu_client_us: f64,
 }
 
-/// A goal: its number and name, ours, the floor, whether synced, the job, the figure, the bar, and whether it is the least.
+/// A goal: number, name, system, floor, whether synced, job, metric, limit, whether it is a minimum.
 type GoalRatio = (
     &'static str,
     &'static str,
@@ -62,7 +62,7 @@ type GoalRatio = (
     bool,
 );
 
-/// A goal, and what was reached.
+/// A goal, and the measured value.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ReachedGoal {
     #[serde(rename = "goal")]
@@ -73,7 +73,7 @@ pub(crate) struct ReachedGoal {
     pub(crate) met: bool,
 }
 
-/// Figures, goals and sizes of a bench.
+/// Measurements and goals of a bench.
 #[derive(Debug, Serialize)]
 pub struct BenchReport {
     pub(crate) rounds: u32,
@@ -82,9 +82,9 @@ pub struct BenchReport {
     pub(crate) samples: Vec<JobSample>,
     pub(crate) figures: Vec<SystemFigure>,
     pub(crate) goals: Vec<ReachedGoal>,
-    /// Resident memory of an executor that has nothing to do, in MiB.
+    /// Resident memory of an idle executor, in MiB.
     pub(crate) idle_mib: f64,
-    /// After the jobs.
+    /// Resident memory of the executor after the jobs, in MiB.
     pub(crate) executor_mib: f64,
     pub(crate) agent_mib: f64,
     pub(crate) server_mib: f64,
@@ -115,7 +115,7 @@ impl BenchReport {
         }
     }
 
-    /// Makes medians of the samples, and holds them to the goals.
+    /// Computes medians of the samples, and compares them with the goals.
     pub(crate) fn judge(&mut self) {
         let systems = FloorKind::ALL.map(FloorKind::name).into_iter().chain(["queue", "direct"]);
         for (sync, job, system) in [false, true].into_iter().flat_map(|sync| {
@@ -153,7 +153,7 @@ impl BenchReport {
         self.figures.iter().find(|figure| (figure.system, figure.sync, figure.job) == (system, sync, job))
     }
 
-    /// Compares figures and sizes with the goals.
+    /// Compares measurements with the goals.
     fn hold(&mut self) {
         let mut goals = self.ratios_reached();
         let mut most = |number, measure: String, reached: f64, wanted: f64| {
@@ -201,7 +201,7 @@ impl BenchReport {
         self.hold_console();
     }
 
-    /// Compares pages of lists with their goal.
+    /// Compares list pages with their goal.
     fn hold_console(&mut self) {
         let Some(console) = &self.console else { return };
         for page in console.pages.iter().filter(|page| page.page.contains("list")) {
@@ -215,7 +215,7 @@ impl BenchReport {
         }
     }
 
-    /// Compares figures of the gateway with their goals.
+    /// Compares measurements of the gateway with their goals.
     fn hold_gateway(&mut self) {
         let Some(gateway) = self.gateway else { return };
         let mut most = |measure: String, reached: f64, wanted: f64| {
@@ -245,7 +245,7 @@ impl BenchReport {
         });
     }
 
-    /// Compares figures with the floor of the same round.
+    /// Compares measurements with the floor of the same round.
     fn ratios_reached(&self) -> Vec<ReachedGoal> {
         let mut goals = Vec::new();
         for (number, measure, ours, floor, sync, job, take, wanted, least) in goal_ratios() {
@@ -265,7 +265,7 @@ impl BenchReport {
         goals
     }
 
-    /// Returns the report for people.
+    /// Formats the report for people.
     pub fn table(&self) -> String {
         let mut text = format!(
             "{}, {} cores, medians of {} rounds. CPU is microseconds of all processes for one execution.\n",
@@ -323,7 +323,7 @@ impl BenchReport {
         text
     }
 
-    /// Adds memory, and the figures of two executors that share the shards.
+    /// Adds memory, and measurements of two executors that share the shards.
     fn memory_and_owners(&self, text: &mut String) {
         if !self.figures.is_empty() {
             let _ = writeln!(
@@ -348,7 +348,7 @@ impl BenchReport {
         }
     }
 
-    /// Adds figures for many open executions and wide maps.
+    /// Adds measurements of many open executions and wide maps.
     fn sizes(&self, text: &mut String) {
         if let Some(size) = &self.size {
             for at in &size.open {
@@ -373,7 +373,7 @@ impl BenchReport {
         }
     }
 
-    /// Adds figures of conversations.
+    /// Adds measurements of conversations.
     fn talks(&self, text: &mut String) {
         let Some(talks) = &self.conversations else { return };
         let _ = writeln!(
@@ -393,7 +393,7 @@ impl BenchReport {
         );
     }
 
-    /// Adds times of pages.
+    /// Adds durations of pages.
     fn pages(&self, text: &mut String) {
         let Some(console) = &self.console else { return };
         let _ = writeln!(
@@ -430,7 +430,7 @@ impl BenchReport {
     }
 }
 
-/// Returns the goals that are ratios to the floor.
+/// Returns the goals for ratios to the floor.
 fn goal_ratios() -> [GoalRatio; 8] {
     let rate = |figure: &SystemFigure| figure.per_second;
     let (p50, p99) = (|figure: &SystemFigure| figure.p50_us, |figure: &SystemFigure| figure.p99_us);
@@ -457,7 +457,7 @@ fn goal_ratios() -> [GoalRatio; 8] {
     ]
 }
 
-/// Returns the name of a measured system in plain words.
+/// Returns the display name of a measured system.
 fn plain_name(system: &str) -> &'static str {
     match system {
         "floor n" => "floor: requests alone (n)",
@@ -471,7 +471,7 @@ fn plain_name(system: &str) -> &'static str {
 }
 
 impl BenchJob {
-    /// Returns what one execution of the job is.
+    /// Describes one execution of the job.
     const fn words(self) -> &'static str {
         match self {
             Self::J1 => "J1: three agents in a row, one execution at a time",

@@ -1,4 +1,4 @@
-//! The processes of a bench: the agent, the bare agent of the floor, and the driver that measures.
+//! The processes of a bench: agents, the bare agent of the floor, and the measuring driver.
 
 use std::io::BufRead as _;
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use crate::http_load::{self, OpenStreams};
 use crate::load::ExecutionLoad;
 use crate::order::DriverOrder;
 
-/// Tasks that an agent works on at once.
+/// Maximum concurrent tasks of an agent.
 const CONCURRENCY: usize = 256;
 
-/// Processes that a bench starts beside executors.
+/// Processes of a bench other than executors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchRole {
-    /// Two agents that answer what they get.
+    /// Two agents that return their input.
     Agent,
-    /// Agents that hold conversations with a scripted model.
+    /// Model agents with a scripted model.
     Talkers,
-    /// The other side of the bare loops.
+    /// The agent side of the bare loops.
     Echo,
-    /// Passes calls over HTTP on to an agent.
+    /// Forwards HTTP calls to an agent.
     BareGateway,
-    /// Does what it reads from stdin, and says how long it took.
+    /// Runs measurements that it reads from stdin, and reports their durations.
     Driver,
 }
 
@@ -49,7 +49,7 @@ async fn connect(nats: &str) -> Result<Mesh, BenchProcessError> {
     connect.open().await.map_err(broken)
 }
 
-/// Ends this process when its stdin ends: the bench that started it is gone, and nothing needs to be drained.
+/// Ends this process when its stdin closes, because its bench has ended. Does not drain.
 pub fn end_with_parent() {
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
@@ -57,10 +57,10 @@ pub fn end_with_parent() {
     });
 }
 
-/// Plays a role for the server at the address `nats`, on one thread: several would only add to what is measured.
+/// Runs a role with the server at `nats`, on one thread to minimise overhead.
 ///
 /// # Errors
-/// Fails if the server or another process of the bench does not answer. The bench that started this process is told, too.
+/// Fails if the server or another process of the bench does not respond, and reports this to the bench.
 pub fn play_role(role: BenchRole, nats: &str) -> Result<(), Failure> {
     let failed =
         |reason: String| Failure::new(FailureKind::Failed, code::BENCH_CANNOT_GO_ON.as_str(), reason);
@@ -134,13 +134,13 @@ async fn talkers(nats: &str) -> Result<(), BenchProcessError> {
     }
 }
 
-/// The parent process holds the other end of stdin.
+/// Waits until the parent process, which holds the other end of stdin, ends.
 async fn parent_is_gone() {
     let mut lines = lines();
     while lines.recv().await.is_some() {}
 }
 
-/// Lines of stdin, read by a thread of its own; ends with the process that writes them.
+/// Returns the lines of stdin, read by a separate thread until the parent closes it.
 fn lines() -> mpsc::UnboundedReceiver<String> {
     let (sender, lines) = mpsc::unbounded_channel();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Growth with open executions and wide fan-outs: time, memory, recovery; two executors beside one.
+//! Scaling with open executions and wide fan-outs: time, memory, recovery; one and two executors.
 
 use std::time::Instant;
 
@@ -8,24 +8,24 @@ use sinew_operations::failure::Failure;
 use crate::cluster::BenchCluster;
 use crate::order::{DriverOrder, IN_FLIGHT, MeasuredTime, median};
 
-/// One executor and two, each with one thread, and nothing that holds them up.
+/// One and two executors, each with one thread, without other bottlenecks.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct ExecutorComparison {
     pub(crate) one_per_second: f64,
     pub(crate) two_per_second: f64,
     pub(crate) ratio: f64,
-    /// CPU seconds that the executors took in a second.
+    /// CPU seconds of the executors per second.
     pub(crate) one_cores: f64,
     pub(crate) two_cores: f64,
-    /// Shards of the executor that has fewest.
+    /// Minimum number of shards of an executor.
     pub(crate) fewest_shards: usize,
-    /// Commits of both, from the moment the second one came.
+    /// Commits of both executors since the start of the second one.
     pub(crate) commits: f64,
-    /// How many more were refused because the other had written.
+    /// Percentage of commit attempts that were fenced.
     pub(crate) lost_percent: f64,
 }
 
-/// With so many executions open.
+/// Measurements with a number of open executions.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct OpenFigure {
     pub(crate) open: usize,
@@ -34,7 +34,7 @@ pub(crate) struct OpenFigure {
     pub(crate) j3_cpu_us: f64,
 }
 
-/// A fan-out so wide.
+/// Measurements of a fan-out.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct WidthFigure {
     pub(crate) items: usize,
@@ -43,18 +43,18 @@ pub(crate) struct WidthFigure {
     pub(crate) cpu_us_per_item: f64,
 }
 
-/// Measurements of growth.
+/// Measurements of scaling.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct GrowthFigures {
     pub(crate) open: Vec<OpenFigure>,
     pub(crate) width: Vec<WidthFigure>,
-    /// Memory of one open execution, between the fewest and the most, in KiB.
+    /// Memory per open execution, between the smallest and the largest number, in KiB.
     pub(crate) kib_per_open: f64,
-    /// Open executions when the executor was killed.
+    /// Number of open executions when the executor was killed.
     pub(crate) recovered: usize,
-    /// Seconds from the kill until another executor owned every shard with all executions.
+    /// Seconds from the kill until another executor owned all shards with all executions.
     pub(crate) recovery_seconds: f64,
-    /// Seconds from the kill until new executions had ended too.
+    /// Seconds from the kill until new executions had ended.
     pub(crate) working_seconds: f64,
 }
 
@@ -62,7 +62,7 @@ fn chains(count: usize, delivery: &str) -> DriverOrder {
     DriverOrder::Run { workflow: format!("chain_{delivery}"), items: 0, count, at_once: IN_FLIGHT }
 }
 
-/// Executions that are work for executors, with one of one thread and with two.
+/// Measures executions that load executors, with one and with two single-threaded executors.
 pub(crate) async fn executors(
     shards: Option<u32>,
     many: usize,
@@ -111,7 +111,7 @@ pub(crate) async fn executors(
     })
 }
 
-/// Everything that depends on how much there is.
+/// Measures scaling.
 pub(crate) async fn size(
     quick: bool,
     shards: Option<u32>,

@@ -1,6 +1,6 @@
-//! Cases of model agents: a test file with `agent:` instead of a workflow.
+//! Cases of model agents: test files with `agent:` instead of a workflow.
 //!
-//! The conversation runs in virtual time, with the answers of the case in place of the model and stubs in place of tools.
+//! The conversation runs in virtual time, with the model answers of the case and with tool stubs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub fn schema() -> Value {
     serde_json::from_str(include_str!("agent_schema.json")).unwrap_or_default()
 }
 
-/// Runs the cases of a test file whose names hold `filter`. `None` if the file is not about an agent.
+/// Runs the cases of a test file whose names contain `filter`. `None` if the file has no `agent`.
 pub(crate) fn judge(path: &Path, filter: Option<&str>) -> Option<Result<Vec<CaseVerdict>, Failure>> {
     let document =
         workflow_file::read(path).ok().and_then(|bytes| workflow_file::document(path, &bytes).ok())?;
@@ -32,7 +32,7 @@ pub(crate) fn judge(path: &Path, filter: Option<&str>) -> Option<Result<Vec<Case
     Some(verdicts(path, &document, filter, AgentOrigin::Disk))
 }
 
-/// Runs all cases of a test file that a client sent with the agent file. `None` if the file is not about an agent.
+/// Runs all cases of a posted test file. `None` if the file has no `agent`.
 pub(crate) fn judge_posted(
     document: &Document,
     posted: PostedCases<'_>,
@@ -41,17 +41,17 @@ pub(crate) fn judge_posted(
     Some(verdicts(Path::new(posted.name), document, None, AgentOrigin::Posted(posted)))
 }
 
-/// Place of the agent file of cases.
+/// Origin of the agent file of cases.
 #[derive(Clone, Copy)]
 enum AgentOrigin<'a> {
-    /// The disk, named from the test file.
+    /// The disk, by the path in the test file.
     Disk,
     /// A file that a client sent.
     Posted(PostedCases<'a>),
 }
 
 impl AgentOrigin<'_> {
-    /// The agent of a test file, and the other agents beside it.
+    /// Loads the agent of a test file, and the other agents of its folder.
     fn load(self, path: &Path, root: &Node) -> Result<(Agent, Vec<PeerDescription>), Failure> {
         let Self::Posted(posted) = self else { return agent(path, root) };
         let named = root.get("agent").and_then(Node::as_str).unwrap_or_default();
@@ -114,13 +114,13 @@ fn verdicts(
     Ok(all)
 }
 
-/// The agent of a test file, and the other agents beside it.
+/// Loads the agent of a test file, and the other agents of its folder.
 fn agent(path: &Path, root: &Node) -> Result<(Agent, Vec<PeerDescription>), Failure> {
     let named = root.get("agent").and_then(Node::as_str).unwrap_or_default();
     let file = path.parent().unwrap_or(Path::new("")).join(named);
     let agent = Agent::load(&file).map_err(Failure::diagnostics)?;
     let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-    // A neighbour that cannot be loaded is not a defect of this agent.
+    // An invalid file of another agent does not affect this agent.
     let neighbours = AgentSet::load_paths(&[folder.to_owned()]).unwrap_or_default();
     let peers =
         neighbours.iter().map(|other| other.as_peer()).filter(|peer| peer.name != agent.name()).collect();
@@ -228,7 +228,7 @@ fn expectations(expect: &Node, outcome: &CaseOutcome) -> Vec<Mismatch> {
     found
 }
 
-/// Names of tools whose calls were not made.
+/// Returns the names of tools whose calls were not made.
 fn refused(outcome: &CaseOutcome) -> Vec<&str> {
     use sinew_model::CallStatus::{Invalid, Refused};
     let exchanges = &outcome.rehearsal.state.exchanges;
@@ -239,7 +239,7 @@ fn refused(outcome: &CaseOutcome) -> Vec<&str> {
     not_made.map(|(requested, _)| requested.tool.as_str()).collect()
 }
 
-/// Texts that no result told the model.
+/// Returns expected texts that no result contains.
 fn not_said(want: &Node, outcome: &CaseOutcome) -> Vec<String> {
     let exchanges = &outcome.rehearsal.state.exchanges;
     let results = exchanges.iter().flat_map(|one| &one.calls).filter_map(|call| call.result.as_ref());

@@ -1,4 +1,4 @@
-//! A test file: what it says, with the place of each case and expectation.
+//! Parses test files, with the span of each case and expectation.
 
 use std::path::{Path, PathBuf};
 
@@ -15,47 +15,47 @@ use crate::stub::{Stubs, duration};
 /// A test file.
 #[derive(Debug)]
 pub(crate) struct TestFile {
-    /// Where it was read from.
+    /// Path of the file.
     pub(crate) path: PathBuf,
-    /// Its text, for places and updates.
+    /// Text of the file, for spans and updates.
     pub(crate) sources: Sources,
-    /// Its cases.
+    /// Cases of the file.
     pub(crate) cases: Vec<Case>,
 }
 
-/// One case.
+/// A case.
 #[derive(Debug)]
 pub(crate) struct Case {
-    /// One line for people.
+    /// Name of the case.
     pub(crate) name: String,
-    /// Where its name stands.
+    /// Span of the name.
     pub(crate) span: Span,
     /// Workflow under test.
     pub(crate) subject: TestedWorkflow,
-    /// The dialect, if the content does not say it.
+    /// Dialect, if it cannot be detected.
     pub(crate) dialect: Option<String>,
     /// Input of the execution.
     pub(crate) input: Value,
     /// Answers of agents.
     pub(crate) stubs: Stubs,
-    /// Operations of people.
+    /// Commands, with the time of each.
     pub(crate) signals: Vec<(Time, Signal, Span)>,
-    /// Facts after which all memory is lost.
+    /// Numbers of facts after which the process crashes.
     pub(crate) crashes: Vec<(usize, Span)>,
-    /// Expected outcome.
+    /// Expected result.
     pub(crate) expect: Option<Node>,
     /// Expected defect of an invalid workflow.
     pub(crate) invalid: Option<Node>,
-    /// The whole case, as it stands in the file.
+    /// The whole case in the file.
     pub(crate) node: Node,
 }
 
 /// The workflow of a case.
 #[derive(Clone, Debug)]
 pub(crate) enum TestedWorkflow {
-    /// A file, and which of its workflows.
+    /// A file, and the name of one of its workflows.
     File(PathBuf, Option<String>),
-    /// It stands in the test file itself.
+    /// Inline in the test file.
     Inline(Node),
 }
 
@@ -64,14 +64,14 @@ pub fn schema() -> Value {
     serde_json::from_str(include_str!("schema.json")).unwrap_or_default()
 }
 
-/// Reads a test file. All that is wrong with it is in the failure's diagnostics.
+/// Reads a test file. Fails with diagnostics of all its defects.
 pub(crate) fn read(path: &Path) -> Result<TestFile, Failure> {
     let document =
         workflow_file::document(path, &workflow_file::read(path)?).map_err(Failure::diagnostics)?;
     from_document(path, document)
 }
 
-/// Reads the cases of a document. All that is wrong with it is in the failure's diagnostics.
+/// Parses the cases of a document. Fails with diagnostics of all its defects.
 pub(crate) fn from_document(path: &Path, document: Document) -> Result<TestFile, Failure> {
     let schema = Schema::compile(&schema())
         .map_err(|error| Failure::new(FailureKind::Failed, error.code(), error.to_string()))?;
@@ -181,7 +181,7 @@ fn signal(node: &Node) -> Result<(Time, Signal), String> {
     Ok((at, signal))
 }
 
-/// `retry: [a]`, `retry: true`; `only` and `with_input` beside it say the rest.
+/// Parses `retry: [a]` or `retry: true`, with the optional members `only` and `with_input`.
 fn retry(nodes: Option<&Node>, signal: &Node) -> RetryRequest {
     let nodes = nodes.and_then(Node::as_array).unwrap_or_default();
     RetryRequest {

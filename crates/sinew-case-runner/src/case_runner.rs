@@ -1,4 +1,4 @@
-//! Test files, case by case, in virtual time.
+//! Runs the cases of test files in virtual time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,32 +19,32 @@ use crate::posted_cases::PostedCases;
 use crate::report::{CaseReport, CaseVerdict};
 use crate::{agent_cases, case_file, case_search, difference, update};
 
-/// Cases to run, and what to do with those that fail.
+/// Selection of cases, and options of the run.
 #[derive(Clone, Debug, Default)]
 pub struct CaseOptions {
-    /// Test files, and folders that are searched for them.
+    /// Test files, and folders to search for them.
     pub paths: Vec<PathBuf>,
-    /// Only cases with this text in `FILE: NAME`; `None` runs all.
+    /// Text that `FILE: NAME` of a case must contain; `None` runs all cases.
     pub filter: Option<String>,
-    /// Writes what was seen into `expect` of the cases that fail.
+    /// Whether to write the actual result to `expect` of failed cases.
     pub update: bool,
-    /// Environment variables that application files may name.
+    /// Environment variables that application files can reference.
     pub variables: VariableRules,
 }
 
-/// News of cases that run.
+/// Progress of a run.
 #[derive(Debug)]
 pub enum CaseProgress<'a> {
-    /// A case was judged.
+    /// A case has a verdict.
     Judged(&'a CaseVerdict),
-    /// A file was written anew, with these changes as a unified diff.
+    /// A file was rewritten, with these changes as a unified diff.
     Rewritten(&'a str),
 }
 
-/// Runs the cases of all test files. A file that cannot be read is part of the report.
+/// Runs the cases of all test files. The report contains unreadable files.
 ///
 /// # Errors
-/// Fails if a path does not exist, or if a file cannot be written or was changed meanwhile.
+/// Fails if a path does not exist, or if a file cannot be written or was modified concurrently.
 pub fn run_cases(
     options: &CaseOptions,
     progress: &mut dyn FnMut(CaseProgress<'_>),
@@ -69,7 +69,7 @@ pub fn run_cases(
     Ok(report)
 }
 
-/// Runs cases that a client sent. A test file that cannot be read is part of the report.
+/// Runs posted cases. The report contains an unreadable test file.
 pub fn run_posted_cases(posted: PostedCases<'_>) -> CaseReport {
     let mut report = CaseReport { files: 1, ..CaseReport::default() };
     if let Err(failure) = judge_posted(posted, &mut report) {
@@ -96,10 +96,10 @@ fn judge_posted(posted: PostedCases<'_>, report: &mut CaseReport) -> Result<(), 
     Ok(())
 }
 
-/// Where the workflows of cases come from.
+/// Origin of the workflows of cases.
 #[derive(Clone, Copy)]
 enum CaseOrigin<'a> {
-    /// The disk, beside the test file.
+    /// The disk, relative to the test file.
     Disk,
     /// Files that a client sent.
     Posted(PostedCases<'a>),
@@ -129,7 +129,7 @@ impl CaseOrigin<'_> {
     }
 }
 
-/// Runs the cases of one file, and writes the file anew if that is asked for.
+/// Runs the cases of a file, and rewrites the file if requested.
 fn run_file(
     file: &TestFile,
     options: &CaseOptions,
@@ -153,7 +153,7 @@ fn run_file(
         let (mut verdict, seen) = runner.case(case);
         if let (true, Some(seen)) = (options.update && !verdict.passed(), &seen) {
             let made = update::edits(&text, case, seen, &verdict.found);
-            // A refused signal or an unlisted agent cannot be written down as an expectation.
+            // A refused signal or an unlisted agent cannot become an expectation.
             let only = |one: &Mismatch| {
                 one.update.is_some() || case.expect.is_none() && one.what == NOTHING_EXPECTED
             };
@@ -169,7 +169,7 @@ fn run_file(
     Ok(())
 }
 
-/// Cases of one file at work.
+/// Runs the cases of one file.
 struct CaseFileRunner<'a> {
     file: &'a TestFile,
     variables: &'a VariableRules,
@@ -235,7 +235,7 @@ impl CaseFileRunner<'_> {
         Ok(Some(seen))
     }
 
-    /// A definition that stands in the test file; files it names are looked up beside it.
+    /// Loads an inline definition. Its paths are relative to the test file.
     fn inline(&self, case: &Case, node: &sinew_source::Node) -> Result<Loaded, Failure> {
         let stem = self.file.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let path = self.file.path.with_file_name(stem.trim_end_matches(".test").to_owned() + ".yaml");
@@ -246,7 +246,7 @@ impl CaseFileRunner<'_> {
     }
 }
 
-/// All that does not hold of one run.
+/// Returns all mismatches of a run.
 fn found(case: &Case, seen: &CaseObservation) -> Vec<Mismatch> {
     let mut found: Vec<Mismatch> = seen
         .wrong
@@ -264,7 +264,7 @@ fn found(case: &Case, seen: &CaseObservation) -> Vec<Mismatch> {
     found
 }
 
-/// A case with faults gives the same result as without.
+/// Checks that crashes do not change the result of a case.
 fn crashes(
     case: &Case,
     program: &sinew_runtime::Program,
@@ -293,7 +293,7 @@ fn refused(
     base: Option<Span>,
 ) -> Vec<Mismatch> {
     let diagnostics = match loaded {
-        // Some dialects accept what cannot run and say so in a warning.
+        // Some dialects accept a workflow that cannot run, with a warning.
         Ok(loaded) => {
             let mut all = Diagnostics::default();
             let errors = loaded.workflows.iter().flat_map(|lowered| &lowered.warnings.items);
@@ -320,7 +320,7 @@ fn words(failure: &Failure) -> Vec<String> {
     lines
 }
 
-/// Writes the file anew, if nobody changed it meanwhile, and shows the difference.
+/// Rewrites the file unless it was modified concurrently. Returns the diff.
 fn rewrite(path: &Path, text: &str, edits: Vec<update::TextEdit>) -> Result<String, Failure> {
     let old = String::from_utf8(workflow_file::read(path)?).unwrap_or_default();
     let mark = if old.starts_with('\u{feff}') { "\u{feff}" } else { "" };

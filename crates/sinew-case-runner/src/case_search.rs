@@ -1,10 +1,10 @@
-//! Which files are tests.
+//! Finds test files.
 
 use std::path::{Path, PathBuf};
 
 use sinew_operations::failure::Failure;
 
-/// Test files named or found in folders, in order of their paths. A file that is named is taken whatever its name.
+/// Returns the given test files, whatever their names, and those in folders, sorted by path.
 pub(crate) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut found = Vec::new();
     for path in paths {
@@ -26,7 +26,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
         let entry = entry.map_err(unreadable)?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        // Links to folders are not followed: they may lead in a circle.
+        // Do not follow links to folders, which may be circular.
         let kind = entry.file_type().map_err(unreadable)?;
         if kind.is_dir() {
             if !name.starts_with('.') && !matches!(&*name, "target" | "node_modules") {

@@ -1,4 +1,4 @@
-//! `--coverage`: which nodes, edges and branches of the tested workflows no case reached.
+//! `--coverage`: nodes, edges and branches of the tested workflows that no case reached.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,23 +12,23 @@ use sinew_plan::{EdgeIndex, NodeIndex, NodeOperation, Plan};
 use sinew_protocol::code;
 use sinew_runtime::Execution;
 
-/// Coverage of all workflows that were run, by name.
+/// Coverage of all tested workflows, by name.
 #[derive(Debug, Default)]
 pub struct Coverage {
     workflows: BTreeMap<String, Covered>,
 }
 
-/// Parts of one workflow that cases reached.
+/// Covered parts of a workflow.
 #[derive(Debug)]
 pub(crate) struct Covered {
-    /// The workflow; of several of one name, the last.
+    /// The last execution of a workflow of this name.
     pub(crate) execution: Execution,
     began: Vec<bool>,
     taken: Vec<bool>,
 }
 
 impl Coverage {
-    /// Adds what an execution reached.
+    /// Adds the coverage of an execution.
     pub(crate) fn add(&mut self, execution: &Execution) {
         let plan = execution.program().graph.plan();
         let name = plan.name.clone();
@@ -47,12 +47,12 @@ impl Coverage {
         });
     }
 
-    /// By workflow name.
+    /// Returns the coverage by workflow name.
     pub(crate) fn workflows(&self) -> impl Iterator<Item = (&str, &Covered)> {
         self.workflows.iter().map(|(name, covered)| (name.as_str(), covered))
     }
 
-    /// For people.
+    /// Formats the coverage for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (name, covered) in self.workflows() {
@@ -72,7 +72,7 @@ impl Coverage {
         text
     }
 
-    /// For programs.
+    /// Returns the coverage as JSON.
     pub fn json(&self) -> Value {
         let one = |covered: &Covered| {
             let [nodes, edges, branches] = covered.counts();
@@ -88,7 +88,7 @@ impl Coverage {
         self.workflows().map(|(name, covered)| (name.to_owned(), one(covered))).collect()
     }
 
-    /// Draws what was reached; with several workflows, `FILE` gets the name of each before its ending.
+    /// Draws the coverage. With several workflows, inserts their names before the suffix of `out`.
     pub fn write_drawing(&self, out: &Path) -> Result<(), Failure> {
         let several = self.workflows().count() > 1;
         for (name, covered) in self.workflows() {
@@ -117,22 +117,22 @@ impl Covered {
         }
     }
 
-    /// The workflow's plan.
+    /// Returns the workflow's plan.
     pub(crate) fn plan(&self) -> &Plan {
         self.execution.program().graph.plan()
     }
 
-    /// Whether any case reached the node.
+    /// Returns whether a case reached the node.
     pub(crate) fn node(&self, ix: NodeIndex) -> bool {
         self.began[ix as usize]
     }
 
-    /// Whether any case took the edge.
+    /// Returns whether a case took the edge.
     pub(crate) fn edge(&self, ix: EdgeIndex) -> bool {
         self.taken[ix as usize]
     }
 
-    /// The workflow's drawing: what was reached stands as done, the rest as left out.
+    /// Returns the drawing of the workflow, with covered parts as succeeded and the others as skipped.
     pub(crate) fn drawing(&self) -> Drawing {
         let plan = self.plan();
         let mut drawing = sinew_inspection::drawing::draw(plan, Direction::default(), None);
@@ -150,7 +150,7 @@ impl Covered {
                 let of = plan.edge(*ix);
                 plan.node(of.from).id == edge.from && plan.node(of.to).id == edge.to && of.label == edge.label
             });
-            // Edges of the drawing alone (start, finish, children) lead where both ends were reached.
+            // Edges that only the drawing has (start, finish, children) are covered if both ends are.
             let both = [&edge.from, &edge.to].into_iter().all(|id| reached(id).unwrap_or(true));
             edge.taken = Some(u32::from(own.map_or(both, |ix| self.edge(ix))));
         }
@@ -167,7 +167,7 @@ impl Covered {
         (0..plan.edges.len() as EdgeIndex).filter(|ix| !plan.edge(*ix).attach)
     }
 
-    /// An edge is a branch where a node may take another instead.
+    /// Returns whether an edge is a branch: its node can take another one instead.
     fn is_branch(&self, ix: EdgeIndex) -> bool {
         let plan = self.plan();
         let edge = plan.edge(ix);
@@ -178,7 +178,7 @@ impl Covered {
         differ || (pure && ways.len() > 1 && edge.label.is_some())
     }
 
-    /// Reached and all: nodes, edges, branches.
+    /// Returns covered and total counts of nodes, edges, branches.
     fn counts(&self) -> [(usize, usize); 3] {
         let count = |all: Vec<bool>| (all.iter().filter(|hit| **hit).count(), all.len());
         [
@@ -203,7 +203,7 @@ impl Covered {
     }
 }
 
-/// `cover.svg` for workflow `a` is `cover.a.svg`.
+/// Inserts a workflow's name: `cover.svg` of workflow `a` becomes `cover.a.svg`.
 fn numbered(out: &Path, name: &str) -> PathBuf {
     let safe: String = name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).collect();
     out.with_extension(format!("{safe}.svg"))

@@ -1,24 +1,24 @@
-//! How two JSON values differ, in lines that people read.
+//! Differences of two JSON values, as lines for people.
 
 use serde_json::Value;
 
-/// Differences past this many are counted, not shown.
+/// Maximum differences to show; further ones are only counted.
 const MOST: usize = 10;
-/// Values longer than this are cut off, in characters.
+/// Maximum characters of a value.
 const LONGEST: usize = 200;
 
-/// One difference: a JSON pointer to it, and both sides.
+/// A difference: its JSON pointer, and both values.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Difference {
-    /// Where, in the expected value as in the seen one.
+    /// JSON pointer in both values.
     pub(crate) pointer: String,
     /// Expected value; `None` if the case expects none.
     pub(crate) expected: Option<Value>,
-    /// FoundExecution value; `None` if there is none.
+    /// Actual value; `None` if it does not exist.
     pub(crate) seen: Option<Value>,
 }
 
-/// All differences. With `part`, objects may have more members than expected.
+/// Returns all differences. With `part`, objects can have additional members.
 pub(crate) fn differences(expected: &Value, seen: &Value, part: bool) -> Vec<Difference> {
     let mut found = Vec::new();
     walk(expected, seen, part, String::new(), &mut found);
@@ -69,7 +69,7 @@ fn walk(expected: &Value, seen: &Value, part: bool, at: String, found: &mut Vec<
     }
 }
 
-/// JSON has one kind of number: 1 and 1.0 are the same.
+/// Compares scalars. JSON has one kind of number: 1 equals 1.0.
 fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => {
@@ -79,7 +79,7 @@ fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The differences as lines.
+/// Formats the differences as lines.
 pub(crate) fn lines(differences: &[Difference]) -> Vec<String> {
     let mut lines: Vec<String> = differences.iter().take(MOST).map(line).collect();
     if differences.len() > MOST {
@@ -99,7 +99,7 @@ fn line(difference: &Difference) -> String {
     }
 }
 
-/// A value on one line.
+/// Formats a value on one line.
 pub(crate) fn short(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(LONGEST) {
@@ -130,7 +130,7 @@ mod tests {
         );
         check(json!(1), json!(null), false, &["expected 1, seen null"]);
         check(json!({"a": 1}), json!({}), false, &["/a: expected 1, seen nothing"]);
-        // Large integers must not pass as equal because floats cannot tell them apart.
+        // Large integers that are equal as floats must differ.
         check(
             json!(9_007_199_254_740_993_u64),
             json!(9_007_199_254_740_992_u64),

@@ -1,4 +1,4 @@
-//! Evaluation files: cases that are put to an agent and its real model, several times each.
+//! Evaluation files: cases that run several times each with an agent and its real model.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use sinew_operations::workflow_file;
 use sinew_protocol::code;
 use sinew_source::{Diagnostics, Node, Schema};
 
-/// End of the name of an evaluation file.
+/// Suffixes of evaluation files.
 const EVAL_NAMES: [&str; 3] = [".eval.yaml", ".eval.yml", ".eval.json"];
 
 /// Returns the JSON Schema of evaluation files.
@@ -20,11 +20,11 @@ pub fn eval_schema() -> Value {
 /// An evaluation file.
 #[derive(Clone, Debug)]
 pub struct EvalFile {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The agent file.
+    /// Path of the agent file.
     pub agent: PathBuf,
-    /// Trials of each case.
+    /// Number of trials of each case.
     pub repeat: u32,
     /// The cases.
     pub cases: Vec<EvalCase>,
@@ -33,37 +33,38 @@ pub struct EvalFile {
 /// A case of an evaluation.
 #[derive(Clone, Debug)]
 pub struct EvalCase {
-    /// One line for people.
+    /// Name of the case.
     pub name: String,
     /// Input of the agent.
     pub input: Value,
-    /// Words of the asking node.
+    /// Instruction of the calling node.
     pub instruction: Option<String>,
-    /// JSON Schema that replaces the agent's own.
+    /// JSON Schema that overrides the agent's output schema.
     pub output_schema: Option<Value>,
-    /// Request around the input; null if there is none.
+    /// Context of the request; null by default.
     pub context: Value,
-    /// Answers of peers by name, one for each call; the last repeats. `None` if the agents beside the agent file are asked.
+    /// Answers of peers by name, one for each call; the last one repeats. `None` to call the agents
+    /// in the folder of the agent file.
     pub peers: Option<BTreeMap<String, Vec<PeerStub>>>,
-    /// Whether people allow what they are asked about.
+    /// Whether people approve calls.
     pub people_allow: bool,
-    /// Share of the trials that must pass, above 0 and at most 1.
+    /// Required pass rate, above 0 and at most 1.
     pub pass: f64,
     /// Python function that checks the output.
     pub check: Option<String>,
-    /// Rubric, and the file of the agent that judges by it.
+    /// Rubric, and the file of the judging agent.
     pub rubric: Option<(String, PathBuf)>,
-    /// Expected outcome.
+    /// Expected result.
     pub(crate) expect: Option<Node>,
 }
 
-/// Answer of a peer: its output, or the reason of its failure.
+/// Answer of a peer: its output, or its failure message.
 pub type PeerStub = Result<Value, String>;
 
-/// Reads an evaluation file. Paths in it are meant from its folder.
+/// Reads an evaluation file. Its paths are relative to its folder.
 ///
 /// # Errors
-/// The file cannot be read, or does not fit its schema; a rubric has no judge.
+/// Fails if the file cannot be read or does not fit its schema, or if a rubric has no judge.
 pub fn read_eval(path: &Path) -> Result<EvalFile, Failure> {
     let document =
         workflow_file::document(path, &workflow_file::read(path)?).map_err(Failure::diagnostics)?;
@@ -140,7 +141,7 @@ fn peer_stub(node: &Node) -> PeerStub {
     }
 }
 
-/// Whether a file has the name of an evaluation file.
+/// Returns whether a file has the name of an evaluation file.
 pub fn is_eval_file(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     EVAL_NAMES.iter().any(|end| name.ends_with(end))

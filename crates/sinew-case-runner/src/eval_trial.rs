@@ -1,4 +1,4 @@
-//! Grades of trials, and the report of an evaluation.
+//! Grades trials, and formats the report of an evaluation.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,35 +11,35 @@ use sinew_source::Node;
 use crate::difference;
 use crate::eval_file::EvalCase;
 
-/// One trial of a case: outcome of one conversation.
+/// A trial of a case: the result of one conversation.
 #[derive(Clone, Debug)]
 pub struct EvalTrial {
-    /// Output of the agent, or the reason why there is none.
+    /// Output of the agent, or its fault.
     pub outcome: Result<Value, Fault>,
     /// Names of the tools that the model called, in order.
     pub calls: Vec<String>,
-    /// Usage of the agent; null if it told none.
+    /// Usage of the agent; null if it reported none.
     pub usage: Value,
     /// Time from the call to the answer.
     pub elapsed: Duration,
 }
 
 impl EvalTrial {
-    /// Number of turns; 0 if the agent told none.
+    /// Returns the number of turns; 0 if the agent reported none.
     pub fn turns(&self) -> u64 {
         self.usage["turns"].as_u64().unwrap_or(0)
     }
 
-    /// Price in USD; none if a model has no price.
+    /// Returns the price in USD; `None` if a model has no price.
     fn cost(&self) -> Option<f64> {
         self.usage["cost_usd"].as_f64()
     }
 }
 
-/// Returns the expectations of a case that a trial does not meet, each as a line.
+/// Returns the expectations that a trial does not meet, one per line.
 pub fn grade_trial(case: &EvalCase, trial: &EvalTrial) -> Vec<String> {
     let Some(expect) = &case.expect else {
-        // Check and judge get outputs only.
+        // Check and judge evaluate only outputs.
         return trial.outcome.as_ref().err().map(told).into_iter().collect();
     };
     let wants_error = expect.get("error").is_some();
@@ -95,52 +95,52 @@ fn unmet(key: &str, want: &Node, trial: &EvalTrial) -> Vec<String> {
             (None, _) => vec!["the price is not known: the model has none in its file".to_owned()],
             _ => Vec::new(),
         },
-        // The missing output is told once.
+        // The missing output is already reported.
         _ => Vec::new(),
     }
 }
 
-/// A text as it stands in JSON.
+/// Escapes a text as in JSON.
 fn escaped(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted.trim_matches('"').to_owned()
 }
 
-/// A trial with everything that is wrong with it.
+/// A trial with its problems.
 #[derive(Clone, Debug)]
 pub struct GradedTrial {
     /// The trial.
     pub trial: EvalTrial,
-    /// Reasons why it did not pass; empty if it did.
+    /// Reasons why it failed; empty if it passed.
     pub problems: Vec<String>,
 }
 
-/// Trials of one case.
+/// Trials of a case.
 #[derive(Clone, Debug)]
 pub struct EvalVerdict {
-    /// The evaluation file.
+    /// Name of the evaluation file.
     pub file: String,
-    /// The case.
+    /// Name of the case.
     pub name: String,
-    /// Share of the trials that must pass.
+    /// Required pass rate.
     pub pass: f64,
     /// The trials, in order.
     pub trials: Vec<GradedTrial>,
 }
 
 impl EvalVerdict {
-    /// Number of trials that passed.
+    /// Returns the number of passed trials.
     fn good(&self) -> usize {
         self.trials.iter().filter(|trial| trial.problems.is_empty()).count()
     }
 
-    /// Whether enough trials passed.
+    /// Returns whether the pass rate is reached.
     pub fn passed(&self) -> bool {
-        // Shares are decimal fractions, so a hair's breadth below is meant as equal.
+        // Tolerate rounding of decimal fractions.
         !self.trials.is_empty() && self.good() as f64 >= self.pass * self.trials.len() as f64 - 1e-9
     }
 
-    /// One line, and one more for each problem of a trial.
+    /// Formats the verdict: one line, and one more for each problem of a trial.
     pub fn text(&self, ascii: bool) -> String {
         let (icon, word) = match (self.passed(), ascii) {
             (true, false) => ("✓", "passed"),
@@ -188,14 +188,14 @@ impl EvalVerdict {
     }
 }
 
-/// Figures of trials together.
+/// Totals of trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct TrialTotals {
     trials: usize,
     turns: u64,
     input_tokens: u64,
     output_tokens: u64,
-    /// None if the price of a trial is not known.
+    /// `None` if the price of a trial is unknown.
     cost_usd: Option<f64>,
     median: Duration,
     longest: Duration,
@@ -218,7 +218,7 @@ impl TrialTotals {
         }
     }
 
-    /// Turns for each trial, the median of times, and the price where it is known.
+    /// Formats turns per trial, median duration, and price if it is known.
     fn text(&self) -> String {
         let turns = self.turns as f64 / self.trials.max(1) as f64;
         let cost = self.cost_usd.map(|cost| format!("  ${cost:.6}")).unwrap_or_default();
@@ -241,12 +241,12 @@ impl TrialTotals {
 /// Report of an evaluation.
 #[derive(Clone, Debug, Default)]
 pub struct EvalReport {
-    /// Cases in the order in which they were tried.
+    /// Verdicts of cases in run order.
     pub verdicts: Vec<EvalVerdict>,
 }
 
 impl EvalReport {
-    /// Whether all cases passed, and there was one.
+    /// Returns whether all cases, and at least one, passed.
     pub fn is_good(&self) -> bool {
         !self.verdicts.is_empty() && self.verdicts.iter().all(EvalVerdict::passed)
     }
@@ -255,7 +255,7 @@ impl EvalReport {
         TrialTotals::of(self.verdicts.iter().flat_map(|verdict| &verdict.trials))
     }
 
-    /// The last lines for people.
+    /// Formats the last lines for people.
     pub fn summary(&self) -> String {
         let good = self.verdicts.iter().filter(|verdict| verdict.passed()).count();
         let (failed, totals) = (self.verdicts.len() - good, self.totals());
@@ -263,7 +263,7 @@ impl EvalReport {
         format!("{good} passed, {failed} failed  {} trials, {}, {tokens}", totals.trials, totals.text())
     }
 
-    /// As JSON.
+    /// Returns the report as JSON.
     pub fn json(&self) -> Value {
         let good = self.verdicts.iter().filter(|verdict| verdict.passed()).count();
         json!({

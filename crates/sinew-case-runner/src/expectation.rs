@@ -1,4 +1,4 @@
-//! Compares the expectations of a case with the outcome.
+//! Compares the expectations of a case with the result.
 
 use serde_json::Value;
 use sinew_inspection::words;
@@ -11,16 +11,16 @@ use crate::stub;
 /// Message for a case without expectations.
 pub(crate) const NOTHING_EXPECTED: &str = "nothing is expected";
 
-/// An expectation that does not hold.
+/// A failed expectation.
 #[derive(Clone, Debug)]
 pub(crate) struct Mismatch {
-    /// Where it stands.
+    /// Span of the expectation.
     pub(crate) span: Span,
-    /// Which expectation.
+    /// Name of the expectation.
     pub(crate) what: String,
-    /// How it differs.
+    /// Differences.
     pub(crate) lines: Vec<String>,
-    /// The value that would hold, for `--update`: key in `expect`, value.
+    /// Key in `expect` and actual value, for `--update`.
     pub(crate) update: Option<(String, Value)>,
 }
 
@@ -30,7 +30,7 @@ impl Mismatch {
     }
 }
 
-/// All expectations that do not hold.
+/// Returns all failed expectations.
 pub(crate) fn check(expect: &Node, seen: &CaseObservation) -> Vec<Mismatch> {
     let mut found = Vec::new();
     for member in expect.as_object().unwrap_or_default() {
@@ -41,7 +41,7 @@ pub(crate) fn check(expect: &Node, seen: &CaseObservation) -> Vec<Mismatch> {
             let update = update(key, &member.value, seen);
             let mut left = Vec::new();
             one(key, &Node::from_json(&update), seen, &mut left);
-            // Some expectations no value can meet: an error where there is none, a node that does not exist.
+            // No value meets some expectations: a missing error, a node that does not exist.
             if !left.is_empty() {
                 continue;
             }
@@ -128,7 +128,7 @@ fn one(key: &str, want: &Node, seen: &CaseObservation, found: &mut Vec<Mismatch>
 
 fn text(what: &str, want: &Node, had: &str, why: Option<&str>, found: &mut Vec<Mismatch>) {
     let want_text = canonical(want.as_str().unwrap_or_default());
-    // An execution that waits for a person was called paused by cases of older versions.
+    // Older versions recorded `paused` for an execution that waits for a person.
     if want_text != had && (want_text, had) != ("paused", "waiting") {
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         let mut lines = vec![format!("expected {want_text}, seen {had}{why}")];
@@ -139,7 +139,7 @@ fn text(what: &str, want: &Node, had: &str, why: Option<&str>, found: &mut Vec<M
     }
 }
 
-/// Compares JSON; the place is that of the first difference.
+/// Compares JSON. The span of a mismatch is that of the first difference.
 fn json(what: &str, want: &Node, had: &Value, part: bool, found: &mut Vec<Mismatch>) {
     let differences = differences(&want.to_json(), had, part);
     if let Some(first) = differences.first() {
@@ -182,7 +182,7 @@ fn node(id: &str, place: Span, want: &Node, seen: &CaseObservation, found: &mut 
     }
 }
 
-/// Returns the word of views for a word of a case: recorded cases have others.
+/// Maps a status in a case to that of views; recorded cases have other names.
 fn canonical(word: &str) -> &str {
     match word {
         "success" => "succeeded",
@@ -191,7 +191,7 @@ fn canonical(word: &str) -> &str {
     }
 }
 
-/// How often an agent was asked, or the agent of a node, or of one child.
+/// Returns the number of calls of an agent, or of the agent of a node or child.
 fn calls(name: &str, seen: &CaseObservation) -> u64 {
     let count =
         |fits: &dyn Fn(&crate::stub::AskedAgent) -> bool| seen.asked.iter().filter(|one| fits(one)).count();
@@ -219,7 +219,7 @@ fn order(want: &Node, seen: &CaseObservation, found: &mut Vec<Mismatch>) {
     }
 }
 
-/// Lines in order; `…` stands for any number of lines.
+/// Compares lines in order; `…` matches any number of lines.
 fn events(want: &Node, seen: &CaseObservation, found: &mut Vec<Mismatch>) {
     let lines: Vec<(&str, Span)> = want
         .as_array()
@@ -234,7 +234,7 @@ fn events(want: &Node, seen: &CaseObservation, found: &mut Vec<Mismatch>) {
             skip = true;
             continue;
         }
-        // The last line after `…` may match late: the end must fit too.
+        // After `…`, the last line must match the last event, not the first equal one.
         let last = n + 1 == lines.len();
         let hit = match (skip, last) {
             (true, true) => rest.last().filter(|had| had == line).map(|_| rest.len() - 1),
@@ -256,7 +256,7 @@ fn events(want: &Node, seen: &CaseObservation, found: &mut Vec<Mismatch>) {
     }
 }
 
-/// The value that would hold for a key of `expect`, as much of it as the key asks for.
+/// Returns the actual value for a key of `expect`, restricted to what the key covers.
 pub(crate) fn update(key: &str, want: &Node, seen: &CaseObservation) -> Value {
     let each = |value: &dyn Fn(&str, &Node) -> Value| {
         let members = want.as_object().unwrap_or_default().iter();
@@ -296,7 +296,7 @@ pub(crate) fn update(key: &str, want: &Node, seen: &CaseObservation) -> Value {
     }
 }
 
-/// Milliseconds in the largest unit that says them exactly.
+/// Formats milliseconds in the largest exact unit.
 pub(crate) fn millis(ms: u64) -> String {
     match ms {
         0 => "0s".to_owned(),
@@ -306,7 +306,7 @@ pub(crate) fn millis(ms: u64) -> String {
     }
 }
 
-/// The members of `seen` that `shape` has too.
+/// Returns the members of `seen` that `shape` has.
 fn restrict(shape: &Value, seen: &Value) -> Value {
     match (shape, seen) {
         (Value::Object(shape), Value::Object(seen)) => shape
@@ -322,7 +322,7 @@ fn restrict(shape: &Value, seen: &Value) -> Value {
     }
 }
 
-/// Whether a workflow was refused for what the case says. `base` is where an inline definition begins.
+/// Checks the expected defect of an invalid workflow. `base` is the start of an inline definition.
 pub(crate) fn refused(want: &Node, found: &Diagnostics, base: Option<Span>) -> Vec<Mismatch> {
     let text = |key: &str| want.get(key).and_then(Node::as_str);
     let hit = found.items.iter().any(|item| {
@@ -348,7 +348,7 @@ pub(crate) fn refused(want: &Node, found: &Diagnostics, base: Option<Span>) -> V
     vec![Mismatch::new(want.span, "invalid", lines)]
 }
 
-/// `LINE:COLUMN`, from the start of an inline definition and from that of the file.
+/// Returns `LINE:COLUMN`, relative to the inline definition and to the file.
 fn places(span: Span, base: Option<Span>) -> impl Iterator<Item = String> {
     let inner = base.filter(|base| span.line >= base.line).map(|base| {
         let inside = span.line == base.line || span.column >= base.column;

@@ -1,10 +1,10 @@
-//! Cases of workflows and of model agents: test files, run offline and in virtual time; and evaluations of model agents, whose
-//! trials others run.
+//! Runs cases of workflows and model agents from test files, offline and in virtual time, and grades
+//! evaluations of model agents, whose trials the caller runs.
 //!
-//! Place in the flow: above the runtime's virtual time and the reading of workflow files, below `sinew test`. Agents are
-//! stubs that the cases describe; the answers of language models are part of a case.
+//! Place in the data flow: above the runtime's virtual time and the loader of workflow files, below
+//! `sinew test`. Cases define stubs for agents, and the answers of language models.
 //!
-//! An execution that ended becomes a case, in which agents answer as they answered.
+//! Closed executions can be converted to cases with the recorded answers.
 //!
 //! The crate never calls an agent, waits, or prints.
 

@@ -1,4 +1,4 @@
-//! One case on the engine: what came of it.
+//! Runs a case on the engine, and returns its result.
 
 use std::sync::Arc;
 
@@ -16,54 +16,54 @@ use sinew_runtime::{Execution, Library, Program, events};
 use crate::case_file::Case;
 use crate::stub::{AskedAgent, StubPlayer};
 
-/// Virtual time ends here: what has not ended after a hundred years never does.
+/// End of virtual time: an execution that runs for a hundred years never ends.
 const FOREVER: Time = 100 * 365 * 24 * 3_600_000;
 
-/// Outcome of a test execution.
+/// Result of a test execution.
 #[derive(Debug)]
 pub(crate) struct CaseObservation {
-    /// The word of views; `running` if nothing will ever happen again.
+    /// Status as in views; `running` if the execution is stuck.
     pub(crate) status: &'static str,
-    /// The output, if there is one.
+    /// Output of the execution.
     pub(crate) output: Option<Value>,
-    /// The error's text.
+    /// Message of the error.
     pub(crate) error: Option<String>,
-    /// Nodes by id, and children by the id events give them.
+    /// Nodes by id, and children by their id in events.
     pub(crate) nodes: IndexMap<String, NodeObservation>,
-    /// Ids of nodes that flow can reach, in file order.
+    /// Ids of reachable nodes, in file order.
     pub(crate) listed: Vec<String>,
-    /// All that agents were asked.
+    /// All calls of agents.
     pub(crate) asked: Vec<AskedAgent>,
-    /// Begun nodes, in order.
+    /// Started nodes, in order.
     pub(crate) order: Vec<String>,
     /// Virtual milliseconds to the end.
     pub(crate) elapsed: Time,
-    /// The dialect's own events.
+    /// Events of the dialect.
     pub(crate) events: Vec<String>,
-    /// The dialect's own result.
+    /// Result of the dialect.
     pub(crate) result: Value,
-    /// Facts over all executions.
+    /// Number of facts of all executions.
     pub(crate) facts: usize,
-    /// Violations that fail every case.
+    /// Violations that fail any case.
     pub(crate) wrong: Vec<String>,
-    /// Positions of signals that were refused, with why.
+    /// Refused signals, each with the reason.
     pub(crate) refused: Vec<String>,
     /// All executions, for coverage.
     pub(crate) executions: Vec<Execution>,
 }
 
-/// Outcome of a node.
+/// Result of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NodeObservation {
-    /// A word.
+    /// Status as in views.
     pub(crate) status: &'static str,
-    /// Attempts of its last activation.
+    /// Attempts of the last activation.
     pub(crate) attempts: u32,
-    /// Its last output.
+    /// Last output.
     pub(crate) output: Option<Value>,
 }
 
-/// Runs a case; `crashes` are facts after which all memory is lost.
+/// Runs a case. `crashes` are numbers of facts after which all memory is lost.
 pub(crate) fn run(
     case: &Case,
     program: &Program,
@@ -103,7 +103,7 @@ pub(crate) fn run(
     }
 }
 
-/// Why a signal came to nothing.
+/// Formats the refusal of a signal.
 fn refused((signal, why): &(Signal, InputRefusal)) -> String {
     let what = match signal {
         Signal::Answer(Some(node), _) => format!("the answer to '{node}'"),
@@ -134,7 +134,7 @@ fn listed(ctx: &AdapterContext<'_>) -> Vec<String> {
     nodes.map(|node| node.id.clone()).collect()
 }
 
-/// Nodes and children as they stand.
+/// Returns the current nodes and children.
 pub(crate) fn nodes(ctx: &AdapterContext<'_>) -> IndexMap<String, NodeObservation> {
     let plan = ctx.plan();
     let mut nodes = IndexMap::new();
@@ -167,14 +167,14 @@ fn order(execution: &Execution) -> Vec<String> {
     order
 }
 
-/// When the execution ended.
+/// Returns the end time of the execution.
 fn elapsed(execution: &Execution) -> Option<Time> {
     let ended = |round: &&sinew_engine::Round| round.facts.contains(&Fact::Ended);
     execution.journal().iter().rfind(ended).map(|round| round.at)
 }
 
 impl CaseObservation {
-    /// Returns the part of the outcome that crashes must not change.
+    /// Returns the part of the result that crashes must not change.
     pub(crate) fn essence(&self) -> Value {
         let nodes: IndexMap<&str, Value> = self
             .nodes

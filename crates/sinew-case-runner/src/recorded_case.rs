@@ -1,4 +1,4 @@
-//! An execution that ended as a case for `sinew test`: its input, what agents and people answered and when, and how it ended.
+//! Converts a closed execution to a case for `sinew test`: its input, timed answers, and end.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use sinew_runtime::events;
 
 use crate::observation;
 
-/// Builds the test file of an execution: one case, in which agents answer as they answered. `workflow` names the workflow file in
-/// it, and `node` a node whose end is expected instead of that of the execution.
+/// Builds the test file of an execution: one case with the recorded answers. `workflow` is the path of
+/// the workflow file. With `node`, expects the end of this node instead of that of the execution.
 ///
 /// # Errors
-/// Fails if the execution goes on, if its values were taken out, or if it has no such node.
+/// Fails if the execution is open, if its values were removed, or if it does not have the node.
 pub fn recorded_case(record: &Record, workflow: &str, node: Option<&str>) -> Result<Value, Failure> {
     refuse_open(record)?;
     if record.redacted {
@@ -42,7 +42,7 @@ pub fn recorded_case(record: &Record, workflow: &str, node: Option<&str>) -> Res
     Ok(json!({ "workflow": workflow, "cases": [case] }))
 }
 
-/// Task of an activation: its number, and when it was sent and is given up.
+/// Task of an activation: its number, send time and deadline.
 struct SentTask {
     key: String,
     place: usize,
@@ -50,7 +50,7 @@ struct SentTask {
     deadline: Option<Time>,
 }
 
-/// Answers in the order of their questions.
+/// Answers in the order of their tasks.
 #[derive(Default)]
 struct RecordedAnswers {
     sent: BTreeMap<(ActivationId, u32), SentTask>,
@@ -88,7 +88,7 @@ impl RecordedAnswers {
         }
     }
 
-    /// Scripts of the file and sub-workflows run in a case, too; they need no answer.
+    /// Adds a task. Scripts of the file and sub-workflows run in the case and need no answer.
     fn ask(
         &mut self,
         ctx: &AdapterContext<'_>,
@@ -109,7 +109,7 @@ impl RecordedAnswers {
                 (key.clone(), self.nodes.entry(key).or_default())
             }
         };
-        // An agent that never answered hangs.
+        // An agent without an answer hangs.
         list.push(json!({ "hang": true }));
         let place = list.len() - 1;
         self.sent.insert(task, SentTask { key, place, at, deadline });
@@ -117,7 +117,7 @@ impl RecordedAnswers {
 
     fn answer(&mut self, task: (ActivationId, u32), at: Time, result: Result<&TaskReply, &Fault>) {
         let Some(sent) = self.sent.remove(&task) else { return };
-        // Time ran out: the case lets it run out again.
+        // The task timed out; the case must time out too.
         if result.is_err_and(|fault| fault.kind == FaultKind::Timeout)
             && sent.deadline.is_some_and(|deadline| at >= deadline)
         {
@@ -145,7 +145,7 @@ impl RecordedAnswers {
     }
 }
 
-/// A span of time as test files write it.
+/// Formats a duration for test files.
 fn after(at: Time, began: Time) -> String {
     format!("{}ms", at.saturating_sub(began))
 }
@@ -194,7 +194,7 @@ fn decision(node: &str, answer: &PersonAnswer) -> Value {
     signal
 }
 
-/// Expected end: that of a node, or of the execution with all its nodes.
+/// Returns the expected end of a node, or of the execution with all its nodes.
 fn expectations(record: &Record, node: Option<&str>) -> Result<Value, Failure> {
     let ctx = record.execution.ctx();
     let state = record.execution.state();

@@ -1,4 +1,4 @@
-//! Reports of test results: lines for people, JSON and JUnit for programs.
+//! Reports test results: lines for people, JSON and JUnit for programs.
 
 use std::fmt::Write as _;
 
@@ -11,27 +11,27 @@ use sinew_source::{Sources, Span};
 use crate::coverage::Coverage;
 use crate::expectation::Mismatch;
 
-/// How a case went.
+/// Verdict of a case.
 #[derive(Debug)]
 pub struct CaseVerdict {
-    /// The test file's path.
+    /// Path of the test file.
     pub(crate) file: String,
-    /// Its texts, for places.
+    /// Texts of the file, for spans.
     pub(crate) sources: Sources,
-    /// Where the case stands.
+    /// Span of the case.
     pub(crate) span: Span,
-    /// The case.
+    /// Name of the case.
     pub(crate) name: String,
-    /// Expectations that do not hold.
+    /// Failed expectations.
     pub(crate) found: Vec<Mismatch>,
-    /// Virtual milliseconds.
+    /// Duration in virtual milliseconds.
     pub(crate) elapsed: Time,
-    /// True if `--update` made it hold.
+    /// Whether `--update` fixed the case.
     pub updated: bool,
 }
 
 impl CaseVerdict {
-    /// Tells whether all expectations hold.
+    /// Returns whether all expectations are met.
     pub fn passed(&self) -> bool {
         self.found.is_empty()
     }
@@ -41,7 +41,7 @@ impl CaseVerdict {
         if span.line == 0 { file.to_owned() } else { format!("{file}:{}:{}", span.line, span.column) }
     }
 
-    /// One line, and one more for each expectation that does not hold.
+    /// Formats the verdict: one line, and one more for each failed expectation.
     pub fn text(&self, color: bool, ascii: bool) -> String {
         let paint = |code: &str, text: &str| {
             if color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
@@ -76,7 +76,7 @@ impl CaseVerdict {
         text
     }
 
-    /// As JSON.
+    /// Returns the verdict as JSON.
     pub fn json(&self) -> Value {
         let found = self.found.iter().map(|mismatch| {
             json!({
@@ -98,27 +98,27 @@ impl CaseVerdict {
     }
 }
 
-/// How all cases went.
+/// Report of all cases.
 #[derive(Debug, Default)]
 pub struct CaseReport {
     /// Number of test files.
     pub files: usize,
-    /// Cases in the order in which they ran.
+    /// Verdicts of cases in run order.
     pub verdicts: Vec<CaseVerdict>,
-    /// Files that could not be read, each with the reason.
+    /// Failures of unreadable files.
     pub broken: Vec<Failure>,
-    /// Parts of the tested workflows that cases reached.
+    /// Coverage of the tested workflows.
     pub coverage: Coverage,
 }
 
 impl CaseReport {
-    /// Tells whether there was a case, and each passed or was updated.
+    /// Returns whether all cases, and at least one, passed or were updated.
     pub fn is_good(&self) -> bool {
         let good = self.verdicts.iter().all(|verdict| verdict.passed() || verdict.updated);
         good && self.broken.is_empty() && !self.verdicts.is_empty()
     }
 
-    /// Returns the report for programs.
+    /// Returns the report as JSON.
     pub fn json(&self, with_coverage: bool) -> Value {
         let passed = self.verdicts.iter().filter(|verdict| verdict.passed()).count();
         let mut document = json!({
@@ -133,7 +133,7 @@ impl CaseReport {
         document
     }
 
-    /// Returns the last line of a report for people.
+    /// Formats the last line of a report for people.
     pub fn summary(&self) -> String {
         let (verdicts, files, broken) = (&self.verdicts, self.files, self.broken.len());
         let failed = verdicts.iter().filter(|verdict| !verdict.passed()).count();
@@ -150,7 +150,7 @@ impl CaseReport {
         line
     }
 
-    /// Returns JUnit XML, as build servers read it. Times are virtual.
+    /// Returns JUnit XML for build servers. Times are virtual.
     pub fn junit(&self) -> String {
         let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
         let failed = |of: &[&CaseVerdict]| of.iter().filter(|verdict| !verdict.passed()).count();
@@ -201,7 +201,7 @@ impl CaseReport {
     }
 }
 
-/// Replaces characters that XML cannot hold.
+/// Escapes a text for XML; replaces characters that XML cannot represent.
 fn escape(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! Stubs: what agents answer in a case.
+//! Stubs: answers of agents in a case.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl std::fmt::Debug for Stubs {
     }
 }
 
-/// One answer.
+/// An answer of a stub.
 #[derive(Clone)]
 struct TimedAnswer {
     after: Time,
@@ -44,7 +44,7 @@ enum StubReply {
 }
 
 impl Stubs {
-    /// Reads the stubs of a case; gives back what is wrong with them.
+    /// Parses the stubs of a case. Returns their defects.
     pub(crate) fn read(&mut self, case: &Node) -> Vec<(Span, String)> {
         let mut wrong = Vec::new();
         for (key, into) in [("agents", &mut self.agents), ("nodes", &mut self.nodes)] {
@@ -72,7 +72,7 @@ impl Stubs {
         wrong
     }
 
-    /// The answers to an ask, from the most particular place that has some, and the name of that place.
+    /// Returns the answers to a call from the most specific stub, and the stub's name.
     fn find(&self, label: &str, call: &Call) -> Option<(String, &[TimedAnswer])> {
         let (node, tag) = (call.node.as_str(), call.ask.tag.as_str());
         let (route, work) = (tag == TaskRequest::ROUTE, tag == TaskRequest::WORK);
@@ -111,7 +111,7 @@ fn one(node: &Node) -> Result<TimedAnswer, String> {
     let answer = if hangs {
         StubReply::Hang
     } else if let Some(error) = node.get("error") {
-        // A failed attempt has no reply that could carry its events.
+        // The reply of a failed attempt cannot contain events.
         progress.extend(json(list("events")));
         StubReply::Error(fault(error))
     } else if let Some(script) = node.get("script").and_then(Node::as_str) {
@@ -171,25 +171,25 @@ fn fault(node: &Node) -> Fault {
 /// A request to an agent.
 #[derive(Clone, Debug)]
 pub(crate) struct AskedAgent {
-    /// The node's id.
+    /// Id of the node.
     pub(crate) node: String,
-    /// The node's id, or its position under the map or loop it is a child of.
+    /// Id of the node, or its position under the map or loop of which it is a child.
     pub(crate) label: String,
-    /// Agent that was asked.
+    /// Name of the called agent.
     pub(crate) agent: String,
-    /// Whether it was the node's own work.
+    /// Whether the call is the node's work.
     pub(crate) work: bool,
-    /// With what.
+    /// Input of the call.
     pub(crate) input: Arc<Value>,
 }
 
-/// Stubs at work.
+/// Answers calls from the stubs of a case.
 pub(crate) struct StubPlayer {
     stubs: Stubs,
     counts: BTreeMap<String, usize>,
-    /// All that was asked, in order.
+    /// All calls, in order.
     pub(crate) asked: Vec<AskedAgent>,
-    /// Agent and node of requests to agents that the case does not list.
+    /// Agent and node of calls without a stub.
     pub(crate) unlisted: Vec<(String, String)>,
 }
 
@@ -233,7 +233,7 @@ impl Stub for StubPlayer {
     }
 }
 
-/// Milliseconds.
+/// Parses a duration to milliseconds.
 pub(crate) fn duration(node: &Node) -> Result<Time, String> {
     match node.as_str() {
         Some(text) => parse_duration(text).map_err(|failure| failure.message),

@@ -1,5 +1,5 @@
-//! `--update`: writes what was seen into the test file. Only the values that did not hold are replaced; comments and
-//! everything else stay as they are.
+//! `--update`: writes actual results to the test file. Replaces only values of failed expectations,
+//! and preserves comments and all other text.
 
 use std::ops::Range;
 
@@ -10,18 +10,18 @@ use crate::case_file::Case;
 use crate::expectation::{self, Mismatch};
 use crate::observation::CaseObservation;
 
-/// A line that would be longer is broken into a block.
+/// Maximum columns of a line; longer values become blocks.
 const WIDTH: usize = 100;
 const STEP: usize = 2;
 
-/// One replacement in the file's text.
+/// A replacement in the text of the file.
 #[derive(Clone, Debug)]
 pub(crate) struct TextEdit {
     range: Range<usize>,
     text: String,
 }
 
-/// Returns the edits that make the case hold.
+/// Returns the edits that make the case pass.
 pub(crate) fn edits(text: &str, case: &Case, seen: &CaseObservation, found: &[Mismatch]) -> Vec<TextEdit> {
     let Some(expect) = &case.expect else {
         return new_block(text, case, seen).into_iter().collect();
@@ -29,7 +29,7 @@ pub(crate) fn edits(text: &str, case: &Case, seen: &CaseObservation, found: &[Mi
     let mut edits = Vec::new();
     let mut done: Vec<&str> = Vec::new();
     for (key, value) in found.iter().filter_map(|mismatch| mismatch.update.as_ref()) {
-        // Members from an alias or a merge belong to other places, too, and stay as they are.
+        // Do not edit members from an alias or a merge, which other values share.
         let own = |member: &&Member| member.key_span.start >= case.node.span.start;
         let Some(member) = expect.member(key).filter(own).filter(|_| !done.contains(&key.as_str())) else {
             continue;
@@ -40,7 +40,7 @@ pub(crate) fn edits(text: &str, case: &Case, seen: &CaseObservation, found: &[Mi
     edits
 }
 
-/// Replaces a value; of a block, only the members that differ.
+/// Replaces a value; in a block, only the members that differ.
 fn replace(text: &str, owner: &Node, member: &Member, value: &Value, edits: &mut Vec<TextEdit>) {
     if let (Kind::Object(old), Value::Object(new)) = (&member.value.kind, value)
         && !is_flow(text, &member.value)
@@ -56,14 +56,14 @@ fn replace(text: &str, owner: &Node, member: &Member, value: &Value, edits: &mut
     let flow = is_flow(text, owner) || is_json(text);
     let indent = (member.key_span.column as usize).saturating_sub(1);
     let after = member.key_span.end..end_of_member(text, member);
-    // From behind `key:`, so that a block may take the place of a value on the same line.
+    // Start after `key:`, so that a block can replace a value on the same line.
     let colon = text[after.clone()].find(':').map_or(after.start, |at| after.start + at + 1);
     let new =
         if flow { format!(" {}", flow_text(value, is_json(text))) } else { self::member(value, indent) };
     edits.push(TextEdit { range: colon..after.end, text: new });
 }
 
-/// The text with all edits made.
+/// Applies all edits to the text.
 pub(crate) fn apply(text: &str, mut edits: Vec<TextEdit>) -> String {
     edits.sort_by_key(|edit| edit.range.start);
     let mut out = text.to_owned();
@@ -73,7 +73,7 @@ pub(crate) fn apply(text: &str, mut edits: Vec<TextEdit>) -> String {
     out
 }
 
-/// An `expect` for a case that has none, behind its last member.
+/// Adds `expect` to a case without it, after its last member.
 fn new_block(text: &str, case: &Case, seen: &CaseObservation) -> Option<TextEdit> {
     let last = case.node.as_object()?.last()?;
     let at = end_of_member(text, last);
@@ -89,7 +89,7 @@ fn new_block(text: &str, case: &Case, seen: &CaseObservation) -> Option<TextEdit
     Some(TextEdit { range: at..at, text })
 }
 
-/// Returns first expectations of a case: its end, the ends of its nodes, the number of requests to each agent.
+/// Returns initial expectations: the end of the execution and its nodes, and the calls of each agent.
 fn expectations(seen: &CaseObservation) -> Value {
     let mut expect = serde_json::Map::new();
     expect.insert("status".into(), seen.status.into());
@@ -123,7 +123,7 @@ fn is_json(text: &str) -> bool {
     text.trim_start_matches('\u{feff}').trim_start().starts_with('{')
 }
 
-/// One past the last byte of `key: value`. The place of an alias is that of what it stands for: it ends with its line.
+/// Returns the end of `key: value`. An alias has the span of its target, so it ends with its line.
 fn end_of_member(text: &str, member: &Member) -> usize {
     let key = member.key_span.end;
     let end = end_of(text, &member.value);
@@ -135,7 +135,7 @@ fn end_of_member(text: &str, member: &Member) -> usize {
     key + text[key..value].trim_end().len()
 }
 
-/// One past the last byte that belongs to a value: blocks end with their last member, not with the comments after it.
+/// Returns the end of a value. A block ends with its last member, before comments that follow.
 fn end_of(text: &str, node: &Node) -> usize {
     let below = match &node.kind {
         _ if is_flow(text, node) => None,
@@ -149,7 +149,7 @@ fn end_of(text: &str, node: &Node) -> usize {
     })
 }
 
-/// A value behind its key: on the same line if it fits, else as a block below.
+/// Formats a value after its key: on the same line if it fits, else as a block.
 fn member(value: &Value, indent: usize) -> String {
     let line = flow_text(value, false);
     let plain = !matches!(value, Value::Object(members) if !members.is_empty())
@@ -175,7 +175,7 @@ fn block(value: &Value, indent: usize) -> String {
     lines.concat()
 }
 
-/// On one line; `strict` quotes every text, as JSON does.
+/// Formats a value on one line; `strict` quotes all texts, as in JSON.
 fn flow_text(value: &Value, strict: bool) -> String {
     match value {
         Value::Object(members) => {
@@ -193,13 +193,13 @@ fn flow_text(value: &Value, strict: bool) -> String {
     }
 }
 
-/// A text, without quotes where YAML reads it as nothing else.
+/// Formats a text, without quotes if YAML parses it as a string.
 fn word(text: &str, strict: bool) -> String {
     let keyword = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "inf", "nan"]
         .contains(&&*text.to_lowercase());
     let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-    // Durations as people write them.
+    // Durations remain unquoted.
     let duration = text.strip_suffix(['s', 'm']).is_some_and(|number| {
         let number = number.strip_suffix('m').unwrap_or(number);
         !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())

@@ -1,44 +1,44 @@
-//! Findings of a verdict that a run allows: messages of attackers, and losses of a broker that syncs late.
+//! Findings that a run allows: messages of attackers, and losses of a broker with delayed sync.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sinew_protocol::ExecutionId;
 
-/// Time between the last work on an execution and the end of its record, at most.
+/// Maximum time between the last activity of an execution and the end of its record.
 const ENDING_MS: u64 = 5_000;
 
-/// Milliseconds since 1970 UTC.
+/// Returns the time in Unix milliseconds.
 pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Findings that are not a defect of this run.
+/// Findings that are not defects in this run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Allowances {
-    /// Execution whose tasks and results attackers have stored.
+    /// Execution whose tasks and results attackers stored.
     pub(crate) ghost: Option<ExecutionId>,
-    /// Power cuts of brokers that do not sync at once.
+    /// Power cuts of brokers with delayed sync.
     pub(crate) losses: Option<PowerLosses>,
 }
 
-/// Power cuts, and how old a write may be that they take back.
+/// Power cuts, and the window of writes that they can lose.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PowerLosses {
-    /// Milliseconds since 1970 UTC.
+    /// Times of the cuts, in Unix milliseconds.
     pub(crate) cuts: Vec<u64>,
     pub(crate) window_ms: u64,
 }
 
 impl PowerLosses {
-    /// Whether what was written at this time may be lost.
+    /// Returns whether a write at this time may be lost.
     fn reach(&self, at: u64) -> bool {
         self.cuts.iter().any(|cut| (at..=at.saturating_add(self.window_ms + ENDING_MS)).contains(cut))
     }
 }
 
-/// Times at which each execution was accepted or worked on.
+/// Times of acceptance and activity of each execution.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ActivityTimes(BTreeMap<String, BTreeSet<u64>>);
 
@@ -47,13 +47,13 @@ impl ActivityTimes {
         self.0.entry(execution.to_owned()).or_default().insert(at);
     }
 
-    /// Whether the whole of an execution may be lost: its end was not older than the window.
+    /// Returns whether a whole execution may be lost: its end was within the window.
     pub(crate) fn may_lose_all(&self, losses: &PowerLosses, execution: &str) -> bool {
         let last = self.0.get(execution).and_then(BTreeSet::last);
         last.is_some_and(|at| losses.reach(*at))
     }
 
-    /// Whether a part of the execution that a finding names may be lost.
+    /// Returns whether a part of the execution in a finding may be lost.
     pub(crate) fn may_lose_part(&self, losses: &PowerLosses, finding: &str) -> bool {
         let mut words = finding.split(|letter: char| !letter.is_ascii_alphanumeric());
         words.any(|word| self.0.get(word).is_some_and(|times| times.iter().any(|at| losses.reach(*at))))

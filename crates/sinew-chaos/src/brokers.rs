@@ -1,4 +1,4 @@
-//! The nats-servers of a run: one, or a cluster of them, and what happens to them.
+//! The nats-servers of a run, one or a cluster, and their faults.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,52 +12,52 @@ use crate::Fallible;
 use crate::allowance::now_ms;
 use crate::power_loss::{MountedDisk, WriteRefusal};
 
-/// Time for a server that is back to have all streams again; a long one, since an emptied disk is filled.
+/// Time limit for a restarted server to catch up on all streams, long enough to refill an empty disk.
 const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(90);
-/// How often it is asked whether it has.
+/// Interval of checks whether it has caught up.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// One server, or several with copies of the same streams.
+/// One server, or several with replicas of the same streams.
 #[derive(Debug)]
 pub(crate) struct Brokers {
-    // Servers end before the disk goes that they are on.
+    // Dropped first: servers end before their disk is unmounted.
     group: ServerGroup,
     disk: Option<MountedDisk>,
 }
 
-/// Changes of the servers' disk that were not taken.
+/// Lost and refused changes of the servers' disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DiskChanges {
-    /// Taken back by power cuts, in whole or in part.
+    /// Lost in power cuts, in whole or in part.
     pub(crate) forgotten: u64,
-    /// Refused while the disk was full or could only be read.
+    /// Refused while the disk was full or read-only.
     pub(crate) refused: u64,
 }
 
-/// How brokers keep data.
+/// Options of brokers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BrokerOptions {
-    /// How many, each with a copy of every stream.
+    /// Number of servers, each with a replica of each stream.
     pub(crate) servers: usize,
-    /// Whether every write is synced before it is acknowledged.
+    /// Whether each write is synced before it is acknowledged.
     pub(crate) sync_always: bool,
-    /// How often writes are synced otherwise; the server's two minutes when absent.
+    /// Sync interval otherwise; `None` for the server's default of two minutes.
     pub(crate) sync_interval: Option<Duration>,
-    /// Whether power can be cut and writes refused: the data are on a disk of this process.
+    /// Whether the data is on a disk of this process, which can lose power and refuse writes.
     pub(crate) can_lose_power: bool,
-    /// Largest message that the servers take; their own megabyte when absent.
+    /// Maximum message size in bytes; `None` for the server's default of one megabyte.
     pub(crate) max_payload: Option<u32>,
 }
 
 impl BrokerOptions {
-    /// One server.
+    /// Returns the options of one server.
     pub(crate) const fn one(sync_always: bool) -> Self {
         Self { servers: 1, sync_always, sync_interval: None, can_lose_power: false, max_payload: None }
     }
 }
 
 impl Brokers {
-    /// Starts them on a new store; `rights` is configuration that says who may do what.
+    /// Starts the servers on a new store. `rights` is configuration with permissions.
     pub(crate) async fn start(
         store: PathBuf,
         options: BrokerOptions,
@@ -74,7 +74,7 @@ impl Brokers {
         Ok(Self { group: ServerGroup::start(server, Some(options.servers)).await?, disk })
     }
 
-    /// Cuts the power of all, which come back after this time; gives when that was, in milliseconds since 1970 UTC.
+    /// Cuts the power of all servers for `down`. Returns the time of the cut, in Unix milliseconds.
     pub(crate) async fn cut_power(&mut self, down: Duration, seed: u64) -> Fallible<u64> {
         let disk = self.disk.as_ref().ok_or("the disk of the brokers keeps everything")?;
         for server in self.group.members_mut() {
@@ -89,8 +89,8 @@ impl Brokers {
         Ok(at)
     }
 
-    /// Has the disk refuse all changes for this time, and starts the servers again: a server writes no more to a stream whose
-    /// disk was full, until it is started again.
+    /// Makes the disk refuse all changes for this time, then restarts the servers, because a server
+    /// does not write to a stream again whose disk was full.
     pub(crate) async fn refuse_writes(&mut self, reason: WriteRefusal, time: Duration) -> Fallible<()> {
         let disk = self.disk.as_ref().ok_or("the disk of the brokers takes everything")?;
         disk.refuse_writes(Some(reason));
@@ -102,14 +102,14 @@ impl Brokers {
         Ok(())
     }
 
-    /// Has the disk keep all that was written, as a system does by itself after a while.
+    /// Syncs all writes, as an operating system does periodically.
     pub(crate) fn keep_all(&self) {
         if let Some(disk) = &self.disk {
             disk.keep_all();
         }
     }
 
-    /// Changes of the disk that were not taken so far.
+    /// Returns the lost and refused changes of the disk so far.
     pub(crate) fn disk_changes(&self) -> DiskChanges {
         let Some(disk) = &self.disk else { return DiskChanges::default() };
         DiskChanges { forgotten: disk.forgotten(), refused: disk.refused() }
@@ -119,12 +119,12 @@ impl Brokers {
         self.group.members()
     }
 
-    /// Addresses of all, separated by commas.
+    /// Returns the addresses of all servers, separated by commas.
     pub(crate) fn url(&self) -> String {
         self.group.url()
     }
 
-    /// Kills one, and starts it again after this time.
+    /// Kills one server, and restarts it after `down`.
     pub(crate) async fn kill(&mut self, nth: usize, down: Duration) -> Fallible<()> {
         let server = &mut self.group.members_mut()[nth];
         server.kill9().await?;
@@ -132,7 +132,7 @@ impl Brokers {
         Ok(server.restart().await?)
     }
 
-    /// Halts the one that leads a stream, as soon as one does.
+    /// Halts the leader of a stream, as soon as it has one.
     pub(crate) async fn halt_leader(&self, stream: &str, halt: Duration) -> Fallible<()> {
         let context = context(self.members()).await?;
         let until = Instant::now() + CAUGHT_UP_WITHIN;
@@ -148,7 +148,7 @@ impl Brokers {
         Ok(leader.resume()?)
     }
 
-    /// Kills all but the first, and starts them again after this time.
+    /// Kills all servers but the first, and restarts them after `down`.
     pub(crate) async fn lose_quorum(&mut self, down: Duration) -> Fallible<()> {
         let dying = &mut self.group.members_mut()[1..];
         for server in &mut *dying {
@@ -161,7 +161,7 @@ impl Brokers {
         Ok(())
     }
 
-    /// Kills one and empties its disk, when the others have everything; waits until it has everything again.
+    /// Kills one server and empties its disk once the others are in sync. Waits until it has caught up.
     pub(crate) async fn empty_disk(&mut self, nth: usize, down: Duration) -> Fallible<()> {
         self.caught_up().await?;
         let server = &mut self.group.members_mut()[nth];
@@ -171,7 +171,7 @@ impl Brokers {
         self.caught_up().await
     }
 
-    /// Stops and starts all, one after the other, as an upgrade does: the next when the one before has everything.
+    /// Restarts the servers one after the other, as an upgrade does; waits for each to catch up.
     pub(crate) async fn restart_all(&mut self) -> Fallible<()> {
         for nth in 0..self.members().len() {
             self.group.members_mut()[nth].restart().await?;
@@ -180,7 +180,7 @@ impl Brokers {
         Ok(())
     }
 
-    /// Waits until every copy of every stream is complete.
+    /// Waits until all replicas of all streams are current.
     async fn caught_up(&self) -> Fallible<()> {
         let until = Instant::now() + CAUGHT_UP_WITHIN;
         let context = context(self.members()).await?;
@@ -198,7 +198,7 @@ impl Brokers {
     }
 }
 
-/// Streams of which a copy is behind, or that nobody leads.
+/// Returns streams with a lagging replica or without a leader.
 async fn behind(context: &jetstream::Context) -> Fallible<Vec<String>> {
     use futures_util::TryStreamExt as _;
     let streams: Vec<_> = context.streams().try_collect().await?;

@@ -1,4 +1,4 @@
-//! A broker and a mesh of its own for one run, with the folder that everything is written to.
+//! Broker, mesh and folder of one run.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::brokers::{BrokerOptions, Brokers};
 use crate::roles::MeshArgs;
 use crate::{Fallible, workflows};
 
-/// Where a run takes place.
+/// Environment of a run.
 pub(crate) struct ChaosCluster {
     pub(crate) brokers: Brokers,
     pub(crate) place: MeshArgs,
@@ -20,7 +20,7 @@ pub(crate) struct ChaosCluster {
 }
 
 impl ChaosCluster {
-    /// A fresh one with one server, in this folder or in a temporary one, with both workflows deployed.
+    /// Starts a cluster with one server, in `folder` or a temporary folder, and deploys both workflows.
     pub(crate) async fn new(folder: Option<PathBuf>, shards: u32, sync_always: bool) -> Fallible<Self> {
         Self::with_brokers(folder, shards, BrokerOptions::one(sync_always)).await
     }
@@ -34,7 +34,7 @@ impl ChaosCluster {
         Self::with_users(folder, shards, options, None).await
     }
 
-    /// As [`ChaosCluster::with_brokers`], where the brokers know who may do what: their configuration, and the password of all.
+    /// As [`ChaosCluster::with_brokers`], with configured permissions and a common password.
     pub(crate) async fn with_users(
         folder: Option<PathBuf>,
         shards: u32,

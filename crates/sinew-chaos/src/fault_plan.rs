@@ -1,4 +1,4 @@
-//! Faults of a run with their times, decided by its seed alone.
+//! Faults of a run with their times, which the seed determines.
 
 use std::time::Duration;
 
@@ -7,48 +7,48 @@ use rand::{Rng as _, SeedableRng as _};
 
 use crate::power_loss::WriteRefusal;
 
-/// How many faults of each kind.
+/// Number of faults of each kind.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct FaultCounts {
-    /// Executors killed with `kill -9`.
+    /// Number of executors to kill with `kill -9`
     #[arg(long, default_value_t = 24)]
     pub(crate) executor_kills: u32,
-    /// Agent processes killed with `kill -9`.
+    /// Number of agent processes to kill with `kill -9`
     #[arg(long, default_value_t = 10)]
     pub(crate) agent_kills: u32,
-    /// Times that a nats-server is killed with `kill -9`.
+    /// Number of kills of a nats-server with `kill -9`
     #[arg(long, default_value_t = 3)]
     pub(crate) broker_kills: u32,
-    /// Executors and agents halted with SIGSTOP, for longer than the lease.
+    /// Number of executors and agents to halt with SIGSTOP for longer than the lease
     #[arg(long, default_value_t = 6)]
     pub(crate) halts: u32,
-    /// Times that the nats-server which leads the journal is halted with SIGSTOP; needs --servers 3.
+    /// Number of halts of the journal's leader with SIGSTOP; requires --servers 3
     #[arg(long, default_value_t = 0)]
     pub(crate) leader_halts: u32,
-    /// Times that all nats-servers but one are killed; needs --servers 3.
+    /// Number of kills of all nats-servers but one; requires --servers 3
     #[arg(long, default_value_t = 0)]
     pub(crate) quorum_losses: u32,
-    /// Seconds until they are back.
+    /// Seconds until they are restarted
     #[arg(long, default_value_t = 60)]
     pub(crate) quorum_loss_seconds: u64,
-    /// Times that a nats-server is killed and comes back with an empty disk; needs --servers 3.
+    /// Number of kills of a nats-server that restarts with an empty disk; requires --servers 3
     #[arg(long, default_value_t = 0)]
     pub(crate) emptied_disks: u32,
-    /// Times that the nats-servers are stopped and started one after the other; needs --servers 3.
+    /// Number of rolling restarts of the nats-servers; requires --servers 3
     #[arg(long, default_value_t = 0)]
     pub(crate) rolling_restarts: u32,
-    /// Times that all nats-servers lose power: what they did not sync is forgotten, in whole or in part; needs /dev/fuse.
+    /// Number of power cuts of all nats-servers, which lose unsynced writes; requires /dev/fuse
     #[arg(long, default_value_t = 0)]
     pub(crate) power_cuts: u32,
-    /// Times that the servers' disk is full for a while, and the servers are started again; needs /dev/fuse.
+    /// Number of times that the disk is full until the servers are restarted; requires /dev/fuse
     #[arg(long, default_value_t = 0)]
     pub(crate) full_disks: u32,
-    /// Times that the servers' disk can only be read for a while, and the servers are started again; needs /dev/fuse.
+    /// Number of times that the disk is read-only until the servers are restarted; requires /dev/fuse
     #[arg(long, default_value_t = 0)]
     pub(crate) read_only_disks: u32,
 }
 
-/// Fault and its victim.
+/// A fault and its victim.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     KillExecutor(usize, Duration),
@@ -64,33 +64,33 @@ pub(crate) enum Fault {
     RefuseWrites(WriteRefusal, Duration),
 }
 
-/// Processes that faults happen to.
+/// Processes that can be victims.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Victims {
     pub(crate) executors: usize,
     pub(crate) agents: usize,
     pub(crate) servers: usize,
-    /// Silence after which executors take another one for dead.
+    /// Lease of executors.
     pub(crate) lease: Duration,
 }
 
 impl FaultCounts {
-    /// Whether some of them need a cluster.
+    /// Returns whether some faults require a cluster.
     pub(crate) const fn needs_cluster(&self) -> bool {
         self.leader_halts + self.quorum_losses + self.emptied_disks + self.rolling_restarts > 0
     }
 
-    /// Whether some of them need a disk of this process.
+    /// Returns whether some faults require a disk of this process.
     pub(crate) const fn needs_disk(&self) -> bool {
         self.power_cuts + self.full_disks + self.read_only_disks > 0
     }
 
-    /// Faults with their times, evenly spread over the run.
+    /// Returns faults with their times, evenly spread over the run.
     pub(crate) fn plan(&self, whole: Duration, victims: Victims, seed: u64) -> Vec<(Duration, Fault)> {
         let mut random = StdRng::seed_from_u64(seed);
         let Victims { executors, agents, servers, lease } = victims;
         let mut plan = Vec::new();
-        // Each somewhere in its own part of the time, which begins and ends at these shares of the whole.
+        // Each fault is at a random time of its slice between these fractions of the run.
         let mut spread = |count: u32, from: f64, to: f64, make: &mut dyn FnMut(&mut StdRng) -> Fault| {
             for nth in 0..count {
                 let share = (f64::from(nth) + random.random_range(0.1..0.9)) / f64::from(count);
@@ -117,7 +117,7 @@ impl FaultCounts {
                 Fault::HaltAgents(random.random_range(0..agents), halt)
             }
         });
-        // Longer than members wait for their leader.
+        // Longer than the election timeout of followers.
         let halted = |random: &mut StdRng| Duration::from_millis(random.random_range(8_000..15_000));
         spread(self.leader_halts, 0.1, 0.9, &mut |random| Fault::HaltLeader(halted(random)));
         let lost = Duration::from_secs(self.quorum_loss_seconds);

@@ -1,4 +1,4 @@
-//! The client's side: executions that are started, now and then cancelled, and what the client was told.
+//! The client: starts executions, cancels some, and records the replies.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,63 +19,63 @@ use crate::allowance::now_ms;
 use crate::other_client::OtherClient;
 use crate::workflows::{self, FAILING, JOURNEY};
 
-/// Before something is asked again that the mesh did not take.
+/// Delay before the retry of a request that the mesh did not accept.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How long a decision on a cancellation is waited for in one go.
+/// Timeout of one wait for the decision on a cancellation.
 const DECISION: Duration = Duration::from_mins(1);
-/// Looks in a row that find nothing open.
+/// Required consecutive checks without open executions.
 const CALM_LOOKS: u32 = 20;
-/// One execution in so many is of a workflow that fails.
+/// Every n-th execution is of a failing workflow.
 const FAILING_EVERY: u64 = 10;
-/// How often it is looked how many have ended.
+/// Interval of checks for ended executions.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A start that the mesh took.
+/// A start that the mesh accepted.
 #[derive(Clone, Debug)]
 pub(crate) struct Accepted {
     pub(crate) execution: ExecutionId,
     pub(crate) value: u64,
-    /// Whether a cancellation was asked for.
+    /// Whether a cancellation was requested.
     pub(crate) cancel: bool,
-    /// Whether its workflow is one of those that fail.
+    /// Whether the workflow fails.
     pub(crate) fails: bool,
-    /// When it was accepted, in milliseconds since 1970 UTC.
+    /// Time of acceptance, in Unix milliseconds.
     pub(crate) at: u64,
 }
 
-/// Client that starts executions.
+/// A client that starts executions.
 #[derive(Clone)]
 pub(crate) struct Load {
     client: Client,
     accepted: Arc<Mutex<Vec<Accepted>>>,
     seed: u64,
-    /// One in so many carries much.
+    /// Every n-th execution has a large input.
     large: u64,
-    /// Of a hundred, so many are cancelled.
+    /// Percentage of executions to cancel.
     cancel: u32,
     work: Duration,
-    /// Program that makes every second start and cancellation.
+    /// Program that makes each second start and cancellation.
     other_client: Option<Arc<OtherClient>>,
 }
 
 impl Load {
-    /// Returns a load that has started no execution yet.
+    /// Creates a load without executions.
     pub(crate) fn new(client: Client, seed: u64, large: u64, cancel: u32, work: Duration) -> Self {
         Self { client, accepted: Arc::default(), seed, large, cancel, work, other_client: None }
     }
 
-    /// Lets a program of another version make every second start.
+    /// Uses a program of another version for each second start.
     pub(crate) fn with_other_client(mut self, client: Arc<OtherClient>) -> Self {
         self.other_client = Some(client);
         self
     }
 
-    /// The starts that were accepted.
+    /// Returns the accepted starts.
     pub(crate) fn accepted(&self) -> Vec<Accepted> {
         self.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Starts this execution, however often it takes, and cancels it if it is one of those.
+    /// Starts this execution, with retries, and cancels it if it is selected for that.
     async fn one(self, nth: u64) -> Fallible<()> {
         let mut random = StdRng::seed_from_u64(self.seed ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let cancel = random.random_range(0..100) < self.cancel;
@@ -110,7 +110,7 @@ impl Load {
             }
             let id = Token::of(&format!("cancel-{nth}"));
             let command = Command::Cancel(CancelCommand { execution, reason: "chaos".to_owned() });
-            // Refused is fine: it had ended.
+            // A refusal is correct: the execution has ended.
             while let Err(ClientError::Mesh(_) | ClientError::Undecided(_)) =
                 self.client.signal(&id, command.clone(), DECISION).await
             {
@@ -120,7 +120,7 @@ impl Load {
         Ok(())
     }
 
-    /// Starts so many, evenly over a while.
+    /// Starts `count` executions evenly over `over`.
     pub(crate) async fn evenly(&self, count: u64, over: Duration) -> Fallible<()> {
         let mut running = JoinSet::new();
         let mut tick =
@@ -135,7 +135,7 @@ impl Load {
         Ok(())
     }
 
-    /// Keeps about so many open, until `enough`.
+    /// Keeps about `open` executions open until `enough` returns true.
     pub(crate) async fn keep_open(&self, open: usize, enough: impl Fn() -> bool) -> Fallible<()> {
         let mut running = JoinSet::new();
         let shards = self.client.mesh().admin().layout().await?.shards.get();
@@ -147,7 +147,7 @@ impl Load {
                 running.spawn(self.clone().one(nth));
                 nth += 1;
             }
-            // Messages that mean nothing, so that the quarantine has work too.
+            // Malformed messages, to exercise the quarantine.
             for shard in 0..shards {
                 let id = Token::of(&format!("garbage-{nth}-{shard}-{}", rand::rng().random::<u32>()));
                 let mesh = self.client.mesh();
@@ -162,7 +162,7 @@ impl Load {
         Ok(())
     }
 
-    /// How many of the executions that it starts are in the history.
+    /// Returns the number of its executions in the history.
     pub(crate) async fn ended(&self) -> Fallible<usize> {
         let mut ended = 0;
         for workflow in FAILING.into_iter().chain([JOURNEY]) {
@@ -172,7 +172,7 @@ impl Load {
         Ok(ended)
     }
 
-    /// Waits until nothing is open for a while; false if that takes too long. Some of what was accepted may be lost.
+    /// Waits until no execution is open for a while; false on timeout. Accepted starts may be lost.
     pub(crate) async fn none_open(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         let mut calm = 0;
@@ -184,7 +184,7 @@ impl Load {
         calm == CALM_LOOKS
     }
 
-    /// Waits until all that was accepted is in the history and nothing is open; false if that takes too long.
+    /// Waits until all accepted executions are in the history and none is open; false on timeout.
     pub(crate) async fn all_ended(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         loop {

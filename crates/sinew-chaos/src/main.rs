@@ -1,13 +1,13 @@
-//! `sinew-chaos`: kills executors, agents and the broker of a mesh while it works, and judges what is left.
+//! `sinew-chaos`: kills executors, agents and the broker of a running mesh, and checks the results.
 //!
-//! MeshArgs in the flow: none; it stands beside the product, as its processes' parent and their client. `points` ends each
-//! process at named places between two durable writes; `run` kills and halts at random, the broker too; `conversations` kills
-//! an agent that talks with a language model; `gateway` kills what stands between a mesh and programs outside; `attacks` adds attackers of every role to
-//! `run`; `bombs` throws scripts, schemas and patterns without end, and measures
-//! executions beside them.
+//! It is not part of the product's data flow: it is the parent of its processes and their client.
+//! `points` crashes each process at named crash points between two durable writes; `run` kills and
+//! halts at random; `conversations` kills an agent with a language model; `gateway` kills the
+//! processes between a mesh and external programs; `attacks` adds attackers of each role to `run`;
+//! `bombs` sends expensive scripts, schemas and patterns, and measures concurrent executions.
 //!
-//! It never judges by what a process remembers: only by the journal, the history, the agents' ledger, the list of
-//! starts that were accepted, and what the system tells about processes.
+//! Verdicts never depend on the memory of a process: only on the journal, the history, the agents'
+//! ledger, the list of accepted starts, and process statistics of the operating system.
 
 mod allowance;
 mod attacks;
@@ -41,10 +41,10 @@ use tokio::runtime::Builder;
 
 use roles::MeshArgs;
 
-/// Result of a part of this program.
+/// Result with any error.
 type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Kills the processes of a mesh and judges what is left.
+/// Kill the processes of a mesh and check the results
 #[derive(Parser)]
 #[command(name = "sinew-chaos", version)]
 struct Cli {
@@ -54,25 +54,25 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Kill at every named place between two durable writes.
+    /// Kill at each named crash point between two durable writes
     Points(run::PointsArgs),
-    /// Kill and halt at random for a while.
+    /// Kill and halt processes at random
     Run(run::RunArgs),
-    /// Kill an agent in the middle of its conversations with a language model.
+    /// Kill an agent during its conversations with a language model
     Conversations(conversations::ConversationArgs),
-    /// Kill such an agent at every named place between two durable writes.
+    /// Kill such an agent at each named crash point between two durable writes
     ConversationPoints(conversations::ConversationPointArgs),
-    /// Throw scripts, schemas, patterns and answers that take time and memory, beside innocent executions.
+    /// Send scripts, schemas, patterns and answers that exhaust time and memory
     Bombs(bombs::BombArgs),
-    /// Kill gateway, bridge, executors and broker while clients follow streams and webhooks.
+    /// Kill gateway, bridge, executors and broker while clients follow streams and webhooks
     Gateway(outside::GatewayArgs),
-    /// Kill a gateway and a bridge at every named place between two durable writes.
+    /// Kill a gateway and a bridge at each named crash point between two durable writes
     GatewayPoints(outside::GatewayPointArgs),
-    /// Kill and halt at random while attackers of every role send what is not read.
+    /// Kill and halt processes at random while attackers of each role send malformed data
     Attacks(attacks::AttackArgs),
-    /// Work steadily for hours: memory, streams, disk, tasks and latency stay where they were.
+    /// Run a steady load for hours and check that memory, streams, disk, tasks and latency stay level
     Soak(soak::SoakArgs),
-    /// The gateway of `gateway` (what it starts).
+    /// Run the gateway of `gateway` (internal)
     #[command(hide = true)]
     GatewayProcess {
         #[command(flatten)]
@@ -82,7 +82,7 @@ enum Command {
         #[arg(long)]
         guarded: bool,
     },
-    /// The bridge of `gateway` (what it starts).
+    /// Run the bridge of `gateway` (internal)
     #[command(hide = true)]
     BridgeProcess {
         #[command(flatten)]
@@ -90,7 +90,7 @@ enum Command {
         #[arg(long)]
         card: String,
     },
-    /// One executor (what the others start).
+    /// Run one executor (internal)
     #[command(hide = true)]
     Executor {
         #[command(flatten)]
@@ -104,7 +104,7 @@ enum Command {
         #[arg(long)]
         room: Option<usize>,
     },
-    /// All agents (what the others start).
+    /// Run all agents (internal)
     #[command(hide = true)]
     Agents {
         #[command(flatten)]
@@ -112,13 +112,13 @@ enum Command {
         #[arg(long)]
         work_ms: u64,
     },
-    /// The agent of `conversations` (what it starts).
+    /// Run the agent of `conversations` (internal)
     #[command(hide = true)]
     Clerk {
         #[command(flatten)]
         place: MeshArgs,
     },
-    /// The thrower of `bombs` (what it starts).
+    /// Run the sender of `bombs` (internal)
     #[command(hide = true)]
     Bomber {
         #[command(flatten)]
@@ -128,7 +128,7 @@ enum Command {
         #[command(flatten)]
         args: bombs::ThrowArgs,
     },
-    /// Agents of `bombs` (what it starts).
+    /// Run agents of `bombs` (internal)
     #[command(hide = true)]
     Targets {
         #[command(flatten)]
@@ -138,43 +138,43 @@ enum Command {
     },
 }
 
-/// Arguments of all kinds of runs.
+/// Common arguments of runs.
 #[derive(Clone, Debug, clap::Args)]
 struct Common {
-    /// Seed that decides the run; random when absent.
+    /// Seed of the run; random by default
     #[arg(long)]
     seed: Option<u64>,
-    /// Where everything is written and kept; a temporary folder when absent.
+    /// Folder for data and logs, which is kept; a temporary folder by default
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// Print the report as JSON.
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
-    /// Executor processes.
+    /// Number of executor processes
     #[arg(long, default_value_t = 3)]
     executors: u32,
-    /// Agent processes, each with all agents.
+    /// Number of agent processes, each with all agents
     #[arg(long, default_value_t = 2)]
     agents: u32,
-    /// Servers of the mesh, each with a copy of every stream: 1 or 3.
+    /// Number of nats-servers, each with a replica of each stream: 1 or 3
     #[arg(long, default_value_t = 1)]
     servers: usize,
-    /// Shards of the mesh.
+    /// Number of shards of the mesh
     #[arg(long, default_value_t = 6)]
     shards: u32,
-    /// The longest time an agent works, in milliseconds.
+    /// Maximum duration of a task, in milliseconds
     #[arg(long, default_value_t = 200)]
     work_ms: u64,
 }
 
 fn main() -> ExitCode {
-    // Before all else: the process may be a worker for scripts.
+    // First, because this process may be a worker for scripts.
     if let Some(exit) = sinew_script::run_worker() {
         return exit;
     }
     sinew_script::use_worker_processes();
     let command = Cli::parse().command;
-    // Executors and agents have one thread, as in the product.
+    // Executors and agents are single-threaded, as in the product.
     let mut runtime = match command {
         Command::Executor { .. }
         | Command::Agents { .. }

@@ -1,4 +1,4 @@
-//! A limit on the memory of processes together: a control group, in which the kernel kills a process that asks for more.
+//! A limit on the total memory of processes, with a control group.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub(crate) struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// Makes a group with so many mebibytes, by the first or the second version of control groups.
+    /// Creates a group with a limit in mebibytes, with version 1 or 2 of control groups.
     pub(crate) fn of_mebibytes(limit: u64) -> Fallible<Self> {
         let (top, limit_file, events) = if Path::new("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists() {
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.oom_control")
@@ -28,12 +28,12 @@ impl MemoryLimit {
         Ok(Self { folder, events })
     }
 
-    /// Puts a process into the group.
+    /// Adds a process to the group.
     pub(crate) fn admit(&self, process: u32) -> Fallible<()> {
         Ok(fs::write(self.folder.join("cgroup.procs"), process.to_string())?)
     }
 
-    /// How often the kernel killed a process of the group.
+    /// Returns how often the kernel killed a process of the group.
     pub(crate) fn kills(&self) -> u64 {
         let events = fs::read_to_string(self.folder.join(self.events)).unwrap_or_default();
         let count = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
@@ -43,7 +43,7 @@ impl MemoryLimit {
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        // A group with a process that has not ended yet stays, empty soon.
+        // Fails if a process of the group has not ended yet; an empty group remains then.
         let _ = fs::remove_dir(&self.folder);
     }
 }

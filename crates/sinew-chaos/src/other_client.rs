@@ -1,4 +1,4 @@
-//! A `sinew` of another version as the client of a run: it starts, cancels and reads executions.
+//! Uses a `sinew` of another version as a client that starts, cancels and reads executions.
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -14,14 +14,14 @@ use crate::Fallible;
 use crate::roles::MeshArgs;
 use crate::workflows::JOURNEY;
 
-/// Tries of one start; servers and executors are killed meanwhile.
+/// Maximum attempts of a start, because servers and executors are killed meanwhile.
 const TRIES: u32 = 60;
-/// Before a start is tried again.
+/// Delay before the retry of a start.
 const AGAIN: Duration = Duration::from_millis(500);
-/// End of a program that was told of a wrong use: trying again is no use.
+/// Exit code of a usage error, which is not retried.
 const WRONG_USE: i32 = 2;
 
-/// The program, and where the mesh is.
+/// The program, and the location of the mesh.
 #[derive(Debug)]
 pub(crate) struct OtherClient {
     program: PathBuf,
@@ -35,12 +35,12 @@ impl OtherClient {
         Self { program, place, starts: AtomicU64::new(0), reads: AtomicU64::new(0) }
     }
 
-    /// Starts that it has made.
+    /// Returns the number of its starts.
     pub(crate) fn starts(&self) -> u64 {
         self.starts.load(Ordering::Relaxed)
     }
 
-    /// Outputs that it has read.
+    /// Returns the number of outputs that it read.
     pub(crate) fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }
@@ -53,7 +53,7 @@ impl OtherClient {
         Ok(command.output().await?)
     }
 
-    /// Starts an execution under this key, however often it takes.
+    /// Starts an execution under this key, with retries.
     pub(crate) async fn start(&self, key: &str, input: &Value) -> Fallible<()> {
         let input = input.to_string();
         let mut said = String::new();
@@ -73,12 +73,12 @@ impl OtherClient {
         Err(format!("the other client starts nothing: {said}").into())
     }
 
-    /// Cancels an execution; one that has ended refuses that.
+    /// Cancels an execution; a closed execution refuses this.
     pub(crate) async fn cancel(&self, execution: &ExecutionId) {
         let _ = self.call(&["execution", "cancel", execution.as_ref(), "--yes"]).await;
     }
 
-    /// The output of an execution that succeeded.
+    /// Returns the output of an execution that succeeded.
     pub(crate) async fn result(&self, execution: &ExecutionId) -> Fallible<Value> {
         let ended = self.call(&["execution", "result", execution.as_ref(), "-o", "json"]).await?;
         if !ended.status.success() {

@@ -1,4 +1,4 @@
-//! The places at which processes are told to die, and how often they did.
+//! The crash points of processes, and counts of their crashes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 
-/// Writes of an executor, each with the most times one is passed before the process dies. Three places each.
+/// Writes of an executor, each with the maximum passes before the crash. Each has three crash points.
 const EXECUTOR_WRITES: [(&str, u32); 7] = [
     ("journal", 30),
     ("task", 30),
@@ -20,7 +20,7 @@ const EXECUTOR_WRITES: [(&str, u32); 7] = [
     ("artifact", 2),
     ("quarantine", 2),
 ];
-/// Places of an executor between writes.
+/// Crash points of an executor between writes.
 const EXECUTOR_PLACES: [(&str, u32); 15] = [
     ("open.replayed", 2),
     ("open.claimed", 2),
@@ -40,13 +40,13 @@ const EXECUTOR_PLACES: [(&str, u32); 15] = [
 ];
 /// Writes of an agent.
 const AGENT_WRITES: [(&str, u32); 4] = [("result", 15), ("ack", 15), ("artifact", 2), ("card", 3)];
-/// Places of an agent between writes.
+/// Crash points of an agent between writes.
 const AGENT_PLACES: [(&str, u32); 3] = [("work.taken", 15), ("work.done", 15), ("reply.before", 5)];
 
-/// Writes of an agent that talks with a language model.
+/// Writes of an agent with a language model.
 const CONVERSATION_WRITES: [(&str, u32); 3] = [("step", 30), ("result", 4), ("ack", 4)];
-/// Places of such an agent between writes: before it takes a conversation up, after each kind of record, and while it waits
-/// for a call that it handed to the mesh.
+/// Crash points of such an agent between writes: before it takes over a conversation, after each kind
+/// of record, and while it waits for a call through the mesh.
 const CONVERSATION_PLACES: [(&str, u32); 13] = [
     ("work.taken", 6),
     ("work.done", 4),
@@ -65,15 +65,15 @@ const CONVERSATION_PLACES: [(&str, u32); 13] = [
 
 /// Writes of a gateway: the records of webhooks.
 const GATEWAY_WRITES: [(&str, u32); 1] = [("push", 6)];
-/// Places of a gateway between writes: around calls of agents.
+/// Crash points of a gateway between writes: before and after calls of agents.
 const GATEWAY_PLACES: [(&str, u32); 2] = [("rpc.before", 4), ("rpc.after", 4)];
 /// Writes of a bridge.
 const BRIDGE_WRITES: [(&str, u32); 4] = [("step", 8), ("result", 3), ("ack", 3), ("card", 1)];
-/// Places of a bridge between writes: a message was sent and not yet recorded; recorded.
+/// Crash points of a bridge between writes: after sending a message, before and after recording it.
 const BRIDGE_PLACES: [(&str, u32); 4] =
     [("work.taken", 4), ("work.done", 3), ("bridge.unrecorded", 4), ("bridge.sent", 4)];
 
-/// One death: the place, and how often it is passed.
+/// A crash: its point, and the pass at which it happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Killing {
     role: &'static str,
@@ -88,17 +88,17 @@ impl fmt::Display for Killing {
     }
 }
 
-/// The deaths that are still to be died.
+/// The remaining crashes.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     rest: Mutex<VecDeque<Killing>>,
     died: Mutex<BTreeMap<String, u64>>,
     failed: Mutex<Vec<String>>,
-    /// Deaths that are neither died nor given up.
+    /// Number of crashes that are neither done nor failed.
     open: AtomicUsize,
 }
 
-/// Times that a point is tried when its process did not come to it.
+/// Maximum attempts of a crash whose process does not reach its point.
 const TRIES: u32 = 3;
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -106,27 +106,27 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Queue {
-    /// So many deaths at each place of an executor.
+    /// Returns `kills` crashes at each point of an executor.
     pub(crate) fn of_executors(kills: u32, without: &[String], seed: u64) -> Self {
         Self::of("executor", &EXECUTOR_WRITES, &EXECUTOR_PLACES, kills, without, seed)
     }
 
-    /// So many deaths at each place of an agent.
+    /// Returns `kills` crashes at each point of an agent.
     pub(crate) fn of_agents(kills: u32, without: &[String], seed: u64) -> Self {
         Self::of("agent", &AGENT_WRITES, &AGENT_PLACES, kills, without, seed)
     }
 
-    /// So many deaths at each place of an agent that talks with a language model.
+    /// Returns `kills` crashes at each point of an agent with a language model.
     pub(crate) fn of_conversations(kills: u32, without: &[String], seed: u64) -> Self {
         Self::of("clerk", &CONVERSATION_WRITES, &CONVERSATION_PLACES, kills, without, seed)
     }
 
-    /// So many deaths at each place of a gateway.
+    /// Returns `kills` crashes at each point of a gateway.
     pub(crate) fn of_gateways(kills: u32, without: &[String], seed: u64) -> Self {
         Self::of("gateway", &GATEWAY_WRITES, &GATEWAY_PLACES, kills, without, seed)
     }
 
-    /// So many deaths at each place of a bridge.
+    /// Returns `kills` crashes at each point of a bridge.
     pub(crate) fn of_bridges(kills: u32, without: &[String], seed: u64) -> Self {
         Self::of("bridge", &BRIDGE_WRITES, &BRIDGE_PLACES, kills, without, seed)
     }
@@ -160,12 +160,12 @@ impl Queue {
         Self { open: AtomicUsize::new(all.len()), rest: Mutex::new(all.into()), ..Self::default() }
     }
 
-    /// The next death; none when nothing is left that is not under way.
+    /// Returns the next crash; `None` if all remaining ones are in progress.
     pub(crate) fn next(&self) -> Option<Killing> {
         locked(&self.rest).pop_front()
     }
 
-    /// The process did not come to its point.
+    /// Notes that the process did not reach its point, and retries the crash.
     pub(crate) fn missed(&self, killing: Killing) {
         if killing.tries + 1 < TRIES {
             let again = Killing { nth: 1, tries: killing.tries + 1, ..killing };
@@ -175,7 +175,7 @@ impl Queue {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The process has ended, there or elsewhere.
+    /// Notes that the process ended, at its point or elsewhere.
     pub(crate) fn ended(&self, killing: Killing, there: bool, after: Duration) {
         if there {
             *locked(&self.died).entry(format!("{}: {}", killing.role, killing.point)).or_default() += 1;
@@ -188,22 +188,22 @@ impl Queue {
         }
     }
 
-    /// Whether nothing is left.
+    /// Returns whether no crash remains.
     pub(crate) fn is_done(&self) -> bool {
         self.open.load(Ordering::Relaxed) == 0
     }
 
-    /// How many are left.
+    /// Returns the number of remaining crashes.
     pub(crate) fn left(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Deaths by place.
+    /// Returns the crashes by point.
     pub(crate) fn died(&self) -> BTreeMap<String, u64> {
         locked(&self.died).clone()
     }
 
-    /// Deaths that could not be had.
+    /// Returns the failed crashes.
     pub(crate) fn failed(&self) -> Vec<String> {
         locked(&self.failed).clone()
     }

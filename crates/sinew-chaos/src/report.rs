@@ -1,4 +1,4 @@
-//! Report of a run, for people and for programs.
+//! Reports of runs, as text and JSON.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -13,19 +13,19 @@ use crate::verdict::Verdict;
 /// Attacks of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct AttackCounts {
-    /// Messages that the servers took or refused, by attacker.
+    /// Messages that the servers accepted or refused, by attacker.
     pub(crate) messages: BTreeMap<&'static str, u64>,
-    /// Of those, messages that the servers refused.
+    /// Messages that the servers refused.
     pub(crate) refused: u64,
     /// Requests to the gateway.
     pub(crate) requests: u64,
-    /// Requests that got no answer.
+    /// Requests without an answer.
     pub(crate) unanswered: u64,
     /// Answers of the gateway by status.
     pub(crate) statuses: BTreeMap<u16, u64>,
 }
 
-/// Faults that happened.
+/// Injected faults.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Faults {
     pub(crate) executor_kills: u64,
@@ -37,15 +37,15 @@ pub(crate) struct Faults {
     pub(crate) emptied_disks: u64,
     pub(crate) rolling_restarts: u64,
     pub(crate) power_cuts: u64,
-    /// Changes of the disk that power cuts took back, in whole or in part.
+    /// Changes of the disk that power cuts lost, in whole or in part.
     pub(crate) forgotten_changes: u64,
     pub(crate) full_disks: u64,
     pub(crate) read_only_disks: u64,
-    /// Changes that the disk refused while it was full or could only be read.
+    /// Changes that the disk refused while it was full or read-only.
     pub(crate) refused_changes: u64,
-    /// Processes that the kernel killed because they together had more memory than they may have.
+    /// Processes that the kernel killed at the memory limit.
     pub(crate) memory_kills: u64,
-    /// Processes that ended without being told to: they could not reach the broker when they began.
+    /// Processes that ended unexpectedly, because they could not reach the broker at their start.
     pub(crate) ended_by_themselves: u64,
 }
 
@@ -63,17 +63,17 @@ pub(crate) struct Report {
     pub(crate) all_ended_after_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) all_ended_after_last_agent_kill_ms: Option<u64>,
-    /// Processes of the other build, in a run with two.
+    /// Processes of the other build, in a run with two builds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) other_build_lives: Option<u64>,
-    /// Starts and outputs that the other client made and read.
+    /// Starts that the other client made, and outputs that it read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) other_client: Option<(u64, u64)>,
-    /// Attacks beside the faults.
+    /// Attacks during the faults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) attacks: Option<AttackCounts>,
     pub(crate) verdict: Verdict,
-    /// Why the run is not good, beside what the verdict lists.
+    /// Reasons why the run failed, in addition to those of the verdict.
     problems: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ impl Report {
         }
     }
 
-    /// Without this the run is not good.
+    /// Fails the run with a problem unless the condition holds.
     pub(crate) fn demand(&mut self, holds: bool, otherwise: impl Into<String>) {
         if !holds {
             self.good = false;
@@ -104,7 +104,7 @@ impl Report {
         }
     }
 
-    /// Prints it; gives back whether the run was good.
+    /// Prints the report. Returns whether the run passed.
     pub(crate) fn write(&self, json: bool) -> Fallible<bool> {
         let text = if json { serde_json::to_string_pretty(self)? } else { self.table() };
         writeln!(std::io::stdout(), "{text}")?;

@@ -1,4 +1,4 @@
-//! Work of the child processes: executors and agents, until they are killed or their parent has ended.
+//! The child processes: executors and agents, until they are killed or their parent ends.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -19,7 +19,7 @@ use sinew_operations::mesh_operator;
 use crate::allowance::now_ms;
 use crate::{Fallible, workflows};
 
-/// The agents: how they are reached, and whether they take node requests. Half of them are as old ones are.
+/// Agents with delivery and support of node requests. Half of them behave like old versions.
 pub(crate) const AGENTS: [(&str, Delivery, bool); 4] = [
     ("alpha", Delivery::Queue, true),
     ("beta", Delivery::Queue, false),
@@ -27,13 +27,13 @@ pub(crate) const AGENTS: [(&str, Delivery, bool); 4] = [
     ("delta", Delivery::Direct, false),
 ];
 
-/// Bytes for folded executions: a few for each shard, so that most are folded again for what comes in.
+/// Memory budget for executions: a few per shard, so that most are evicted and reloaded on demand.
 pub(crate) const SMALL_ROOM: usize = 1024 * 1024;
 
-/// How often children tell how many tasks they have.
+/// Interval at which children report their number of tasks.
 const TELL_TASKS: Duration = Duration::from_secs(2);
 
-/// Metrics that children count.
+/// Metrics that children report.
 const WATCHED: [&str; 5] = [
     "sinew_takeovers_total",
     "sinew_fenced_total",
@@ -45,22 +45,22 @@ const WATCHED: [&str; 5] = [
 /// Arguments of all children.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct MeshArgs {
-    /// The broker.
+    /// Address of the broker
     #[arg(long)]
     pub(crate) url: String,
-    /// The mesh.
+    /// Namespace of the mesh
     #[arg(long)]
     pub(crate) namespace: String,
-    /// Where ledger, counts and logs are.
+    /// Folder of ledger, counts and logs
     #[arg(long)]
     pub(crate) folder: PathBuf,
-    /// Password of every user, where the broker knows who may do what.
+    /// Password of all users, if the broker has permissions
     #[arg(long)]
     pub(crate) password: Option<String>,
 }
 
 impl MeshArgs {
-    /// The agents' ledger.
+    /// Returns the path of the agents' ledger.
     pub(crate) fn ledger(&self) -> PathBuf {
         self.folder.join("ledger.jsonl")
     }
@@ -70,12 +70,12 @@ impl MeshArgs {
         self.folder.join("counts.log")
     }
 
-    /// Returns the file with the number of living tasks of each child.
+    /// Returns the file with the number of live tasks of each child.
     fn task_counts(&self) -> PathBuf {
         self.folder.join("tasks.log")
     }
 
-    /// A connection in somebody's name.
+    /// Connects as `caller`.
     pub(crate) async fn connect(&self, caller: &str) -> Fallible<Mesh> {
         let connect = Connect {
             url: Some(self.url.clone()),
@@ -89,12 +89,12 @@ impl MeshArgs {
     }
 }
 
-/// Opens a file that many processes append to, a line at a time.
+/// Opens a file to which many processes append lines.
 fn appended(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// One line of the ledger: an agent was asked to do something.
+/// A line of the ledger: a request to an agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) agent: String,
@@ -103,12 +103,12 @@ pub(crate) struct Done {
     pub(crate) activation: String,
     pub(crate) attempt: u32,
     pub(crate) process: u32,
-    /// When, in milliseconds since 1970 UTC; earlier versions did not say.
+    /// Time in Unix milliseconds; 0 in earlier versions.
     #[serde(default)]
     pub(crate) at: u64,
 }
 
-/// An executor. Without `room`, it has as much for folded executions as the product has.
+/// Runs an executor. Without `room`, it has the product's default memory budget.
 pub(crate) async fn executor(
     place: &MeshArgs,
     id: String,
@@ -130,7 +130,7 @@ pub(crate) async fn executor(
     std::future::pending().await
 }
 
-/// All agents.
+/// Runs all agents.
 pub(crate) async fn agents(place: &MeshArgs, work: Duration) -> Fallible<()> {
     prepare(place)?;
     let ledger = Arc::new(appended(&place.ledger())?);
@@ -141,7 +141,7 @@ pub(crate) async fn agents(place: &MeshArgs, work: Duration) -> Fallible<()> {
             handle(input, context, Arc::clone(&ledger), work)
         });
         let mesh = place.connect(name).await?;
-        // Few places at queues, so that tasks wait there when their executions are cancelled.
+        // Low concurrency at queues, so that tasks are queued when their executions are cancelled.
         let places = if delivery == Delivery::Queue { 8 } else { 64 };
         let agent = agent.delivery(delivery).node_requests(node_requests).concurrency(places);
         serving.spawn(agent.serve(mesh, CancellationToken::new()));
@@ -177,7 +177,7 @@ async fn handle(input: Value, context: Context, ledger: Arc<File>, work: Duratio
     workflows::answer(&input, context.attempt()).ok_or_else(|| Failure::temporary("not this time"))
 }
 
-/// A failure worded by an error.
+/// Converts errors to retryable failures.
 trait TemporaryOf {
     fn temporary_of(error: impl std::fmt::Display) -> Self;
 }
@@ -202,7 +202,7 @@ pub(crate) fn prepare(place: &MeshArgs) -> Fallible<()> {
     Ok(())
 }
 
-/// Writes how many tasks of this process live, now and then, for ever.
+/// Periodically reports the number of live tasks of this process.
 async fn tell_tasks(mut file: File) {
     let mut ticks = tokio::time::interval(TELL_TASKS);
     loop {
@@ -212,14 +212,14 @@ async fn tell_tasks(mut file: File) {
     }
 }
 
-/// Living tasks of each child, by its process, as it told them last.
+/// Returns the last reported number of live tasks by process id.
 pub(crate) fn read_task_counts(place: &MeshArgs) -> BTreeMap<u32, u64> {
     let text = std::fs::read_to_string(place.task_counts()).unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.split_once(' '));
     lines.filter_map(|(process, tasks)| Some((process.parse().ok()?, tasks.parse().ok()?))).collect()
 }
 
-/// Writes what is watched to a file at once, since the process may not live much longer.
+/// Writes watched metrics to a file immediately, because the process can be killed at any time.
 struct Counts(Arc<File>);
 
 struct Line {

@@ -1,4 +1,4 @@
-//! The two kinds of runs: deaths by the list, and faults at random.
+//! The two kinds of runs: crashes at listed points, and random faults.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,73 +23,73 @@ use crate::slot::{Living, Order, OtherBuild, Role, Slot, Tally, What, die_by_the
 use crate::verdict::judge;
 use crate::{Common, Fallible, workflows};
 
-/// Silence after which executors take another one for dead, in these runs.
+/// Lease of executors in these runs.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
-/// How long everything may take to end before the run is called unfinished.
+/// Time limit for all executions to end before the run counts as unfinished.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
-/// All must have ended so long after the last fault.
+/// Time limit for all executions to end after the last fault.
 pub(crate) const BAR: Duration = Duration::from_secs(30);
-/// One in so many outputs is read by the other client.
+/// The other client reads every n-th output.
 const OTHER_READS: usize = 5;
 /// Name of the stream with the journals of the mesh `chaos`.
 const JOURNAL: &str = "chaos_JOURNAL";
-/// Bytes of journal after which a shard is compacted while `points` run.
+/// Bytes of journal after which a shard is compacted during `points`.
 const WORN: usize = 2 << 20;
 
-/// How to kill at named places.
+/// Arguments of `points`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PointsArgs {
     #[command(flatten)]
     common: Common,
-    /// Deaths at each place.
+    /// Number of crashes at each point
     #[arg(long, default_value_t = 20)]
     kills: u32,
-    /// Leave out places that begin like this.
+    /// Skip crash points with this prefix
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
-    /// Executions that are kept open meanwhile.
+    /// Number of executions to keep open
     #[arg(long, default_value_t = 60)]
     open: usize,
 }
 
-/// How to kill at random.
+/// Arguments of `run`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     common: Common,
-    /// How long faults happen.
+    /// Duration of the faults, in seconds
     #[arg(long, default_value_t = 120)]
     seconds: u64,
-    /// Executions that are started meanwhile.
+    /// Number of executions to start
     #[arg(long, default_value_t = 1_050)]
     executions: u64,
     #[command(flatten)]
     counts: FaultCounts,
-    /// A `sinew-chaos` of another version: executors and agents are of that one and of this one in turn.
+    /// A `sinew-chaos` of another version, which alternates with this one in executors and agents
     #[arg(long, value_name = "PROGRAM")]
     other_build: Option<PathBuf>,
-    /// Let the brokers acknowledge before they sync: the control of power cuts, which then lose something.
+    /// Acknowledge before sync in the brokers; a control, in which power cuts lose data
     #[arg(long)]
     without_sync: bool,
-    /// A `sinew` of another version: it makes every second start and cancellation, and reads outputs.
+    /// A `sinew` of another version, which makes each second start and cancellation, and reads outputs
     #[arg(long, value_name = "PROGRAM")]
     other_client: Option<PathBuf>,
-    /// Let the brokers sync every so many seconds only. A power cut may lose what is younger, and nothing else.
+    /// Sync interval of the brokers, in seconds; a power cut may lose only later writes
     #[arg(long, conflicts_with = "without_sync")]
     sync_seconds: Option<u64>,
-    /// Largest message that the servers take, in bytes; their own megabyte when absent.
+    /// Maximum message size of the servers, in bytes; one megabyte by default
     #[arg(long)]
     max_payload: Option<u32>,
-    /// Mebibytes of memory that all executors together may have; the kernel kills one that asks for more. Needs the right to
-    /// make control groups.
+    /// Memory limit of all executors together, in MiB, above which the kernel kills one; requires
+    /// permission to create control groups
     #[arg(long)]
     executor_memory: Option<u64>,
-    /// Do not ask that redeliveries, fences, takeovers and late results were seen: for runs too short for all of them.
+    /// Do not require redeliveries, fences, takeovers and late results; for short runs
     #[arg(long)]
     short: bool,
 }
 
-/// A role per executor of the run.
+/// Returns a role for each executor of the run.
 pub(crate) fn executors(common: &Common, cluster: &ChaosCluster, worn: usize) -> Vec<Role> {
     let role = |nth| {
         let what =
@@ -99,13 +99,13 @@ pub(crate) fn executors(common: &Common, cluster: &ChaosCluster, worn: usize) ->
     (0..common.executors).map(role).collect()
 }
 
-/// A role per agent process of the run.
+/// Returns a role for each agent process of the run.
 pub(crate) fn agents(common: &Common, cluster: &ChaosCluster) -> Vec<Role> {
     let work = Duration::from_millis(common.work_ms);
     let role = |nth| {
         let what = What::Agents { name: format!("agents-{nth}"), work };
         let mut place = cluster.place.clone();
-        // The last process knows one server only; it hears of the others from it.
+        // The last process connects to one server, which announces the others.
         if let [.., last] = cluster.brokers.members()
             && nth + 1 == common.agents
         {
@@ -116,7 +116,7 @@ pub(crate) fn agents(common: &Common, cluster: &ChaosCluster) -> Vec<Role> {
     (0..common.agents).map(role).collect()
 }
 
-/// Roles whose processes share a limit on their memory.
+/// Applies a shared memory limit to roles.
 fn within(mut roles: Vec<Role>, limit: Option<&Arc<MemoryLimit>>) -> Vec<Role> {
     for role in &mut roles {
         role.memory = limit.cloned();
@@ -124,7 +124,7 @@ fn within(mut roles: Vec<Role>, limit: Option<&Arc<MemoryLimit>>) -> Vec<Role> {
     roles
 }
 
-/// Roles that two builds play in turn; at the beginning, every second is of the other build.
+/// Alternates two builds in each role; initially, each second process is of the other build.
 fn of_two_builds(mut roles: Vec<Role>, program: &Path, lives: &Arc<AtomicU64>) -> Vec<Role> {
     for (nth, role) in roles.iter_mut().enumerate() {
         let (program, lives) = (program.to_owned(), Arc::clone(lives));
@@ -133,7 +133,7 @@ fn of_two_builds(mut roles: Vec<Role>, program: &Path, lives: &Arc<AtomicU64>) -
     roles
 }
 
-/// Kills at every place, the same number of times.
+/// Crashes processes the same number of times at each point.
 pub(crate) async fn points(args: PointsArgs) -> Fallible<bool> {
     if !cfg!(feature = "crash-points") {
         return Err("this was built without places to die at: use --features crash-points".into());
@@ -160,7 +160,7 @@ pub(crate) async fn points(args: PointsArgs) -> Fallible<bool> {
     }
     let over = |queues: &[Arc<Queue>; 2]| queues.iter().all(|queue| queue.is_done());
     load.keep_open(args.open, || over(&queues)).await?;
-    // Processes that live finish the remaining work; they end with this vector.
+    // Live processes complete the remaining work; they end when this vector is dropped.
     let mut alive: Vec<Living> = Vec::new();
     while let Some(done) = dying.join_next().await {
         alive.push(done??);
@@ -189,7 +189,7 @@ pub(crate) async fn points(args: PointsArgs) -> Fallible<bool> {
     report.write(common.json)
 }
 
-/// Faults of the servers that happened.
+/// Injected faults of the servers.
 #[derive(Debug, Default)]
 pub(crate) struct BrokerFaults {
     kills: u64,
@@ -200,11 +200,11 @@ pub(crate) struct BrokerFaults {
     power_cuts: u64,
     full_disks: u64,
     read_only_disks: u64,
-    /// When the power was cut, in milliseconds since 1970 UTC.
+    /// Times of power cuts, in Unix milliseconds.
     cuts: Vec<u64>,
 }
 
-/// The processes of a run with what happens to them.
+/// The processes of a run, and their faults.
 pub(crate) struct RunProcesses {
     pub(crate) cluster: ChaosCluster,
     pub(crate) executors: Vec<Slot>,
@@ -214,7 +214,7 @@ pub(crate) struct RunProcesses {
 }
 
 impl RunProcesses {
-    /// Has a fault happen; those of servers are over when this returns.
+    /// Injects a fault. Those of servers are over when this returns.
     pub(crate) async fn meet(&mut self, fault: Fault) -> Fallible<()> {
         let brokers = &mut self.cluster.brokers;
         match fault {
@@ -260,8 +260,8 @@ impl RunProcesses {
         Ok(())
     }
 
-    /// Has all faults happen at their times. The disk of brokers that sync late keeps everything every so often, as systems do
-    /// by themselves, and the first time after a cut before the next one.
+    /// Injects all faults at their times. Periodically syncs the disk of brokers with delayed sync, as
+    /// operating systems do, and at least once between two power cuts.
     pub(crate) async fn meet_all(
         &mut self,
         plan: Vec<(Duration, Fault)>,
@@ -289,7 +289,7 @@ impl RunProcesses {
         Ok(())
     }
 
-    /// Waits until every fault that was ordered is over.
+    /// Waits until all ordered faults are over.
     pub(crate) async fn idle(&self) {
         for slot in self.executors.iter().chain(&self.agents) {
             slot.idle().await;
@@ -297,7 +297,7 @@ impl RunProcesses {
     }
 }
 
-/// Kills at random.
+/// Injects random faults.
 pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
     let (common, counts) = (&args.common, args.counts);
     if counts.needs_cluster() && common.servers < 3 {
@@ -383,7 +383,7 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
     report.write(common.json)
 }
 
-/// Has the other client read outputs of what it and this one started, and compares them.
+/// Reads outputs of accepted executions with the other client, and compares them.
 async fn read_by_other(report: &mut Report, other: &OtherClient, accepted: &[Accepted]) {
     for one in accepted.iter().filter(|one| !one.cancel && !one.fails).step_by(OTHER_READS) {
         let finding = match other.result(&one.execution).await {
@@ -405,7 +405,7 @@ pub(crate) fn victims(common: &Common) -> Victims {
     }
 }
 
-/// Notes the faults that happened, and demands that they are those that were asked for.
+/// Reports the injected faults, and checks that they are the requested ones.
 pub(crate) fn demand_faults(
     report: &mut Report,
     asked: FaultCounts,
@@ -451,7 +451,7 @@ pub(crate) fn demand_faults(
     report.faults = Some(faults);
 }
 
-/// Demands that faults of the disk and of memory had an effect.
+/// Checks that faults of disk and memory had an effect.
 fn demand_room(report: &mut Report, asked: FaultCounts, disk: DiskChanges, memory: Option<&MemoryLimit>) {
     report.demand(asked.power_cuts == 0 || disk.forgotten > 0, "the disk has forgotten nothing");
     let refusals = asked.full_disks + asked.read_only_disks;
@@ -463,7 +463,7 @@ fn demand_room(report: &mut Report, asked: FaultCounts, disk: DiskChanges, memor
     }
 }
 
-/// Demands that each kind of effect that faults have was seen at least once. Whoever is fenced was halted and lived on.
+/// Checks that each kind of effect occurred. Only processes that survive a halt are fenced.
 fn demand_effects(report: &mut Report, has_halts: bool) {
     let seen = &report.verdict;
     let idle = [

@@ -1,4 +1,4 @@
-//! One place for a child process: whatever dies there is started again.
+//! A slot for a child process, which is restarted whenever it ends.
 
 use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt as _;
@@ -19,37 +19,37 @@ use crate::points::{Killing, Queue};
 use crate::roles::MeshArgs;
 use crate::target_group::TargetGroup;
 
-/// Variable with the place and the life of a process of the agent; the provider hears it in each request.
+/// Variable with replica and life of the agent's process, which it sends to the provider in requests.
 pub(crate) const PROCESS_VARIABLE: &str = "CHAOS_PROCESS";
 
-/// Between the end of a process that was not told to end, and the next one.
+/// Delay before the restart of a process that ended unexpectedly.
 const AGAIN: Duration = Duration::from_millis(300);
-/// How long a process may take to come to the point at which it dies.
+/// Time limit for a process to reach its crash point.
 const TO_THE_POINT: Duration = Duration::from_secs(40);
 
-/// Kind of process in a slot.
+/// Role of the process in a slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Role {
     pub(crate) place: MeshArgs,
     pub(crate) what: What,
-    /// A `sinew-chaos` of another version that takes turns with this one.
+    /// A `sinew-chaos` of another version that alternates with this one.
     pub(crate) other_build: Option<OtherBuild>,
-    /// Limit that its processes share with others.
+    /// Shared memory limit.
     pub(crate) memory: Option<Arc<MemoryLimit>>,
 }
 
-/// Program of another version, as executor or agent.
+/// Program of another version, for executors or agents.
 #[derive(Clone, Debug)]
 pub(crate) struct OtherBuild {
     pub(crate) program: PathBuf,
-    /// Whether the first process is of this build; then they take turns.
+    /// Whether the first process is of the other build; then they alternate.
     pub(crate) is_first: bool,
-    /// Processes of this build that began.
+    /// Number of started processes of the other build.
     pub(crate) lives: Arc<AtomicU64>,
 }
 
 impl OtherBuild {
-    /// Whether the process after so many is of this build.
+    /// Returns whether the process with this number is of the other build.
     fn has_turn(&self, life: u64) -> bool {
         life.is_multiple_of(2) == self.is_first
     }
@@ -70,13 +70,13 @@ pub(crate) enum What {
     Targets {
         group: TargetGroup,
     },
-    /// The gateway, always at the same address.
+    /// The gateway, at a fixed address.
     Gateway {
         listen: std::net::SocketAddr,
-        /// Whether requests need a key.
+        /// Whether requests require a key.
         is_guarded: bool,
     },
-    /// The bridge to the agent with this card.
+    /// The bridge for the agent with this card.
     Bridge {
         card: String,
     },
@@ -86,14 +86,14 @@ pub(crate) enum What {
     },
 }
 
-/// A process that is held.
+/// A live process.
 pub(crate) struct Living {
     child: Child,
     _input: Option<ChildStdin>,
 }
 
 impl Role {
-    /// A role that only this build plays.
+    /// Returns a role with only this build.
     pub(crate) const fn new(place: MeshArgs, what: What) -> Self {
         Self { place, what, other_build: None, memory: None }
     }
@@ -108,7 +108,7 @@ impl Role {
         }
     }
 
-    /// Starts the process; `life` counts those before it in this place.
+    /// Starts the process. `life` is the number of earlier processes in this slot.
     fn start(&self, life: u64, crash_at: Option<&Killing>) -> Fallible<Living> {
         let other_build = self.other_build.as_ref().filter(|build| build.has_turn(life));
         let mut command = match other_build {
@@ -120,11 +120,11 @@ impl Role {
         };
         match &self.what {
             What::Executor { name, lease, worn, room } => {
-                // Mostly the same again, which goes on with its shards; now and then a stranger, who has to take them.
+                // Usually the same id, which resumes its shards; else a new one, which takes them over.
                 let id = if life % 4 == 3 { format!("{name}-{life}") } else { name.clone() };
                 command.args(["executor", "--id", &id, "--lease-ms", &lease.as_millis().to_string()]);
                 command.args(["--worn", &worn.to_string()]);
-                // Versions before this argument have one room only.
+                // Older versions do not have this argument.
                 if let (Some(room), None) = (room, other_build) {
                     command.args(["--room", &room.to_string()]);
                 }
@@ -157,7 +157,7 @@ impl Role {
         if let Some((limit, process)) = self.memory.as_ref().zip(child.id()) {
             limit.admit(process)?;
         }
-        // Waiting for a child closes its input, and it ends when that happens.
+        // Keep stdin open: `wait` would close it, and the child ends when its stdin closes.
         let input = child.stdin.take();
         Ok(Living { child, _input: input })
     }
@@ -166,34 +166,34 @@ impl Role {
 /// Fault of a process.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// `kill -9`, and the next one after so long.
+    /// `kill -9`, and a restart after this time.
     Kill(Duration),
-    /// `SIGSTOP` for so long.
+    /// `SIGSTOP` for this time.
     Halt(Duration),
-    /// Says when everything before was done.
+    /// Notifies when all earlier orders are done.
     Say(oneshot::Sender<()>),
 }
 
-/// Numbers of faults over all slots of a kind.
+/// Number of faults of all slots of a kind.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) kills: AtomicU64,
     pub(crate) halts: AtomicU64,
-    /// Ends that nobody ordered.
+    /// Unexpected ends.
     pub(crate) strays: AtomicU64,
 }
 
-/// A place with somebody who looks after it.
+/// A slot with its supervisor task.
 #[derive(Debug)]
 pub(crate) struct Slot {
     orders: mpsc::UnboundedSender<Order>,
-    /// The living process; 0 while there is none.
+    /// Id of the live process; 0 if there is none.
     process: Arc<AtomicU32>,
     work: tokio::task::JoinHandle<()>,
 }
 
 impl Slot {
-    /// Starts the first process.
+    /// Opens a slot and starts its first process.
     pub(crate) fn open(role: Role, tally: Arc<Tally>) -> Self {
         let (orders, todo) = mpsc::unbounded_channel();
         let process = Arc::<AtomicU32>::default();
@@ -201,17 +201,17 @@ impl Slot {
         Self { orders, process, work }
     }
 
-    /// Id of the living process.
+    /// Returns the id of the live process.
     pub(crate) fn process_id(&self) -> Option<u32> {
         Some(self.process.load(Ordering::Relaxed)).filter(|id| *id != 0)
     }
 
-    /// Has something done.
+    /// Queues an order.
     pub(crate) fn order(&self, order: Order) {
         let _ = self.orders.send(order);
     }
 
-    /// Waits until everything that was ordered is done.
+    /// Waits until all orders are done.
     pub(crate) async fn idle(&self) {
         let (say, said) = oneshot::channel();
         self.order(Order::Say(say));
@@ -276,7 +276,7 @@ fn signal(child: &Child, signal: Signal) -> bool {
     pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
 }
 
-/// Starts processes that die at the points of the queue, one after the other, until it is empty; then one that lives.
+/// Starts processes one after the other that crash at the points of the queue, then one that lives.
 pub(crate) async fn die_by_the_list(role: Role, queue: Arc<Queue>) -> Fallible<Living> {
     let mut life = 0;
     while let Some(killing) = queue.next() {
@@ -293,7 +293,7 @@ pub(crate) async fn die_by_the_list(role: Role, queue: Arc<Queue>) -> Fallible<L
     role.start(life, None)
 }
 
-/// Whether the process ended itself at its point.
+/// Returns whether the process crashed at its point.
 fn died_there(ended: ExitStatus) -> bool {
     ended.signal() == Some(Signal::ABORT.as_raw())
 }

@@ -1,18 +1,18 @@
-//! Groups of agents that bombs are aimed at: each group is a process.
+//! Groups of target agents of bombs, one process each.
 
 /// Agents that share a process.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum TargetGroup {
-    /// Agents that innocent workflows use, too.
+    /// Agents that normal workflows use too
     Innocent,
-    /// Agents whose answers or scripts are bombs: programs of somebody else.
+    /// Agents whose answers or scripts are bombs, as third-party programs
     Hostile,
 }
 
 impl TargetGroup {
     pub(crate) const ALL: [Self; 2] = [Self::Innocent, Self::Hostile];
 
-    /// Name of the group on the command line.
+    /// Returns the name of the group on the command line.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Innocent => "innocent",

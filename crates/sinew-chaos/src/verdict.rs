@@ -1,5 +1,5 @@
-//! Verdict on a run, from the journal, the history, the streams, the agents' ledger and the client's list of accepted
-//! starts; never from a process's memory.
+//! Verdict on a run, from the journal, the history, the streams, the agents' ledger and the client's
+//! accepted starts, never from the memory of a process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,19 +21,19 @@ use crate::load::Accepted;
 use crate::roles::{AGENTS, Done, MeshArgs};
 use crate::workflows;
 
-/// Records that are read at once.
+/// Number of records to read concurrently.
 const AT_ONCE: usize = 16;
-/// Milliseconds after the end of an execution in which an agent may still start one of its tasks: the owner may die before it
-/// has removed the task from its queue, and the next owner takes the shard over first.
+/// Milliseconds after the end of an execution in which an agent may start one of its tasks: the owner
+/// can crash before it removes the task from its queue, and the next owner first takes over the shard.
 const WITHDRAWAL_MS: u64 = 20_000;
-/// How long a mesh that does not answer is read again.
+/// How long to retry reads of a mesh that does not answer.
 const READING: Duration = Duration::from_mins(1);
-/// Before it is read again.
+/// Delay before the retry of a read.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Complaints of one kind that are shown.
+/// Maximum findings of a kind to show.
 const SHOWN: usize = 20;
 
-/// Findings about executions that are not there, and about records that are not what the journal says.
+/// Findings about missing executions, and about records that differ from the journal.
 const NO_RECORD: &str = "has no record";
 const BEGUN_TWICE: &str = "was begun twice";
 const DIFFERENT: &str = "journal and record differ";
@@ -41,50 +41,50 @@ const DIFFERENT: &str = "journal and record differ";
 /// The verdict.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Verdict {
-    /// Starts that the client was told are accepted.
+    /// Starts that were reported as accepted to the client.
     pub(crate) accepted: usize,
-    /// Of those, how many are in a record with their end.
+    /// Accepted executions that have a record with an end.
     pub(crate) terminal: usize,
     pub(crate) success: usize,
     pub(crate) cancelled: usize,
     pub(crate) failure: usize,
-    /// Executions that others started.
+    /// Executions that other executions started.
     pub(crate) children: usize,
-    /// Tasks that records name.
+    /// Tasks in records.
     pub(crate) tasks: usize,
     /// Lines of the ledger.
     pub(crate) handled: usize,
-    /// Lines for a task that another process had begun before.
+    /// Lines for a task that another process started before.
     pub(crate) handled_again: usize,
-    /// Attempts that an agent started after the end of their execution, with the time that a takeover needs.
+    /// Attempts that an agent started after the end of their execution, within the time of a takeover.
     pub(crate) started_after_end: usize,
     /// Deliveries by the agents' queues beyond the first of each task.
     pub(crate) redeliveries: u64,
-    /// Results for attempts that were over.
+    /// Results of attempts that had ended.
     pub(crate) late: u64,
     pub(crate) attempts_failed: usize,
     pub(crate) commits: usize,
-    /// Claims of a shard by another process than before, or by a new one.
+    /// Claims of a shard by another or a restarted process.
     pub(crate) takeovers: u64,
-    /// Writers that found that another one had written.
+    /// Writers that were fenced by another one.
     pub(crate) fenced: u64,
     pub(crate) quarantined: u64,
-    /// Accepted executions that were lost by a power cut soon after, where that is allowed.
+    /// Accepted executions lost in a power cut, if allowed.
     pub(crate) lost_in_window: usize,
-    /// Findings that are allowed in this run.
+    /// Number of allowed findings.
     pub(crate) allowed: usize,
-    /// Accepted, and nowhere to be found or without an end.
+    /// Accepted executions that are missing or have no end.
     pub(crate) lost: Vec<String>,
-    /// An outcome, a dispatch or an end that is there twice.
+    /// Duplicate outcomes, dispatches and ends.
     pub(crate) duplicated: Vec<String>,
-    /// Tasks, results and executions that no record names.
+    /// Tasks, results and executions without a record.
     pub(crate) orphaned: Vec<String>,
-    /// Outputs and ends that are not what they must be.
+    /// Unexpected outputs and ends.
     pub(crate) wrong: Vec<String>,
 }
 
 impl Verdict {
-    /// Whether nothing is wrong.
+    /// Returns whether the run has no findings.
     pub(crate) fn is_good(&self) -> bool {
         self.accepted > 0
             && self.terminal + self.lost_in_window == self.accepted
@@ -92,13 +92,13 @@ impl Verdict {
     }
 }
 
-/// An execution as its record tells it.
+/// An execution, from its record.
 struct ReportedExecution {
     record: ExecutionRecord,
     folded: Execution,
-    /// Its tasks, with whether an agent was asked and whether it was the answer that counted.
+    /// Its tasks: whether an agent was called, and whether the answer was used.
     tasks: BTreeMap<TaskId, Task>,
-    /// Executions that it may have started.
+    /// Executions that it might have started.
     children: BTreeSet<ExecutionId>,
 }
 
@@ -108,8 +108,8 @@ struct Task {
     answered: bool,
 }
 
-/// Reads everything and judges; what is allowed is counted and not listed. Streams that are without a leader just then do not
-/// answer; everything is read again until they do, for a while.
+/// Reads all sources and returns the verdict. Allowed findings are only counted. Retries while streams
+/// do not answer because they have no leader.
 ///
 /// # Errors
 ///
@@ -184,7 +184,7 @@ async fn judge_once(
     Ok(verdict)
 }
 
-/// One record: an end and an outcome for everything, once.
+/// Checks one record: exactly one end, and one outcome for each attempt.
 fn tell(record: ExecutionRecord, folded: Execution, verdict: &mut Verdict) -> ReportedExecution {
     let id = record.meta.execution.clone();
     let mut twice = |what: String| verdict.duplicated.push(format!("{id}: {what}"));
@@ -251,7 +251,7 @@ fn tell(record: ExecutionRecord, folded: Execution, verdict: &mut Verdict) -> Re
     ReportedExecution { record, folded, tasks, children }
 }
 
-/// Every accepted start has ended, and as it must.
+/// Checks that all accepted executions ended as expected.
 fn ends(verdict: &mut Verdict, all: &BTreeMap<ExecutionId, ReportedExecution>, accepted: &[Accepted]) {
     for one in accepted {
         let id = &one.execution;
@@ -291,7 +291,7 @@ fn ends(verdict: &mut Verdict, all: &BTreeMap<ExecutionId, ReportedExecution>, a
     }
 }
 
-/// Every other execution was started by a task of one of these, and has ended too.
+/// Checks that a task of an accepted execution started each other execution, and that it ended.
 fn parents(verdict: &mut Verdict, all: &BTreeMap<ExecutionId, ReportedExecution>, accepted: &[Accepted]) {
     let accepted: BTreeSet<_> = accepted.iter().map(|one| &one.execution).collect();
     for (id, told) in all.iter().filter(|(id, _)| !accepted.contains(id)) {
@@ -307,7 +307,7 @@ fn parents(verdict: &mut Verdict, all: &BTreeMap<ExecutionId, ReportedExecution>
     }
 }
 
-/// Every task and every result that is stored belongs to a dispatch that a record names.
+/// Checks that each stored task and result belongs to a dispatch in a record.
 async fn streams(
     verdict: &mut Verdict,
     client: &Client,
@@ -351,14 +351,14 @@ async fn streams(
     Ok(())
 }
 
-/// Returns when an execution ended; `None` if it has not.
+/// Returns the end time of an execution; `None` if it is open.
 fn ended_at(told: &ReportedExecution) -> Option<u64> {
     let is_end = |fact: &Fact| matches!(fact, Fact::Ended);
     let rounds = told.folded.journal().iter().rev();
     rounds.filter(|round| round.facts.iter().any(is_end)).map(|round| round.at).next()
 }
 
-/// Agents did what they were asked and nothing else.
+/// Checks that agents processed exactly the dispatched tasks.
 fn ledger(
     verdict: &mut Verdict,
     place: &MeshArgs,
@@ -372,7 +372,7 @@ fn ledger(
         verdict.handled += 1;
         let handlings = handled.entry((done.execution.clone(), done.task)).or_default();
         *handlings += 1;
-        // A task that is delivered again shows that it was in the queue, and nothing of the execution.
+        // A redelivery shows only that the task was in the queue, not the state of the execution.
         if *handlings == 1 {
             times.add(&done.execution, done.at);
         }
@@ -406,8 +406,8 @@ fn ledger(
     Ok(())
 }
 
-/// Takes out what a broker may lose that syncs late: records and parts of journals that were young when the power was cut. An
-/// execution that is there and does not end, or ends wrongly or twice, stays.
+/// Removes findings about writes that a broker with delayed sync may lose: records and parts of
+/// journals shortly before a power cut. Keeps executions that do not end, or end wrongly or twice.
 fn allow_losses(
     verdict: &mut Verdict,
     accepted: &[Accepted],
@@ -430,21 +430,21 @@ fn allow_losses(
         !(finding.ends_with(NO_RECORD) && times.may_lose_all(losses, id))
     });
     verdict.orphaned.retain(|finding| !times.may_lose_part(losses, finding));
-    // Stored values are lost like messages, and their executions say so.
+    // Stored values can be lost like messages; their executions fail with these codes.
     let told_lost =
         [code::RESULT_LOST, code::STORED_OBJECT_MISSING].map(|code| format!(" failed: {}", code.as_str()));
     verdict.wrong.retain(|finding| {
         let is_loss = finding.ends_with(DIFFERENT) || told_lost.iter().any(|told| finding.contains(told));
         !(is_loss && times.may_lose_part(losses, finding))
     });
-    // The record of an execution that had ended was lost, and its stored start was read again.
+    // The record of a closed execution was lost, and its stored start was processed again.
     verdict
         .duplicated
         .retain(|finding| !(finding.ends_with(BEGUN_TWICE) && times.may_lose_part(losses, finding)));
     verdict.allowed = listed - count(verdict);
 }
 
-/// The journal says the same as the records, and who wrote it.
+/// Checks that the journal agrees with the records.
 async fn journals(
     verdict: &mut Verdict,
     client: &Client,
@@ -488,7 +488,7 @@ async fn journals(
     Ok(())
 }
 
-/// Adds the children's counts. They do not decide the verdict, but show whether the run had an effect.
+/// Adds the children's counts, which show effects of the run but do not affect the verdict.
 fn counts(verdict: &mut Verdict, place: &MeshArgs) {
     for line in fs::read_to_string(place.counts()).unwrap_or_default().lines() {
         let Some((name, value)) = line.split_once(' ') else { continue };

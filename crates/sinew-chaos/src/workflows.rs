@@ -13,18 +13,19 @@ use sinew_source::{Limits, LoadOptions};
 
 use crate::Fallible;
 
-/// The workflow that is started.
+/// Name of the started workflow.
 pub(crate) const JOURNEY: &str = "journey";
-/// The workflow that it starts.
+/// Name of its sub-workflow.
 pub(crate) const LEG: &str = "leg";
-/// Workflows that fail while tasks wait: one fails fast, one runs into the timeout of a node.
+/// Workflows that fail while tasks are queued: one fails fast, one at the timeout of a node.
 pub(crate) const FAILING: [&str; 2] = ["hasty", "late"];
-/// The workflow that asks a person.
+/// Name of the workflow that waits for a person.
 pub(crate) const GATE: &str = "gate";
-/// Bytes that some executions carry along: more than a message takes inline.
+/// Bytes of a large input, above the limit of inline values in messages.
 pub(crate) const PAD: u64 = 70_000;
 
-/// Ten nodes: a map, a loop, a join, a retry, a sub-workflow, both deliveries. Each agent gives its number plus one.
+/// Ten nodes: a map, a loop, a join, a retry, a sub-workflow, both deliveries. Each agent returns
+/// its input number plus one.
 const JOURNEY_FILE: &str = r#"
 workflow:
   description: Everything that can be cut in two
@@ -70,7 +71,7 @@ workflow:
   output_mapping: {spread: "{{spread.output.results}}"}
 "#;
 
-/// The agent of one node is not served, so its time runs out.
+/// The agent of one node does not run, so the node times out.
 const LATE_FILE: &str = r#"
 workflow:
   description: Runs out of time
@@ -90,15 +91,15 @@ const GATE_FILE: &str = r#"{
   "connections": [{"source": "start", "target": "ask", "sourceHandle": "output", "targetHandle": "input"}]
 }"#;
 
-/// Part of a journey that differs between its versions.
+/// Description of a journey, which differs between its versions.
 const DESCRIPTION: &str = "Everything that can be cut in two";
 
-/// The adapters of all dialects.
+/// Returns the adapter of a dialect.
 pub(crate) fn adapters(name: &str) -> Option<&'static dyn Adapter> {
     sinew_dialects::by_name(name).map(sinew_dialects::Dialect::adapter)
 }
 
-/// Options for a file that includes nothing.
+/// Returns the options for a file without includes.
 pub(crate) fn load_options(name: &str) -> LoadOptions<'_> {
     LoadOptions {
         name,
@@ -117,18 +118,18 @@ pub(crate) async fn deploy(mesh: &Mesh) -> Fallible<()> {
     Ok(())
 }
 
-/// Deploys the workflow that asks a person.
+/// Deploys the workflow that waits for a person.
 pub(crate) async fn deploy_gate(mesh: &Mesh) -> Fallible<()> {
     deploy_text(mesh, GATE, GATE_FILE, &BTreeMap::new()).await
 }
 
-/// Deploys a version of the journey that differs from all others.
+/// Deploys a unique version of the journey.
 pub(crate) async fn deploy_revision(mesh: &Mesh, revision: u64) -> Fallible<()> {
     let text = JOURNEY_FILE.replace(DESCRIPTION, &format!("{DESCRIPTION}, version {revision}"));
     deploy_text(mesh, JOURNEY, &text, &BTreeMap::new()).await
 }
 
-/// Deploys the text of a file under a name; `agents` do the work that it leaves open.
+/// Deploys the text of a file under a name. `agents` are bound to nodes without an agent.
 pub(crate) async fn deploy_text(
     mesh: &Mesh,
     name: &str,
@@ -157,7 +158,7 @@ pub(crate) fn lower_text(
     lowered.into_iter().map(|lowered| Ok(Program::new(lowered.plan, dialect.adapter())?)).collect()
 }
 
-/// Deploys programs; the first one under this name.
+/// Deploys programs, the first one under this name.
 pub(crate) async fn deploy_programs(mesh: &Mesh, name: &str, programs: Vec<Program>) -> Fallible<()> {
     for (nth, program) in programs.into_iter().enumerate() {
         let digest = store_plan(mesh, &program, None).await?;
@@ -176,12 +177,12 @@ pub(crate) async fn deploy_programs(mesh: &Mesh, name: &str, programs: Vec<Progr
     Ok(())
 }
 
-/// The input of a journey.
+/// Returns the input of a journey.
 pub(crate) fn input(value: u64, large: bool) -> Value {
     json!({ "value": value, "pad": if large { PAD } else { 0 }, "items": [1, 2, 3, 4, 5, 6] })
 }
 
-/// Returns the answer of an agent; `None` if it has to fail this time.
+/// Returns the answer of an agent; `None` if it must fail at this attempt.
 pub(crate) fn answer(input: &Value, attempt: u32) -> Option<Value> {
     let number = |key: &str| input.get(key).and_then(Value::as_u64);
     if number("fails").is_some_and(|fails| u64::from(attempt) <= fails) {

@@ -1,37 +1,37 @@
-//! Boxes of characters for graphs that only branch: no node is entered twice, and no edge goes back.
+//! Draws boxes of characters for trees: each node has at most one incoming edge, and no edge goes back.
 //!
-//! Lengths are counted along the direction in which the graph grows, and across it, so that one layout serves both directions.
+//! The layout measures along the direction of the graph and across it, so it supports both directions.
 
 use unicode_width::UnicodeWidthStr;
 
 use crate::model::Direction;
 
-/// Columns between boxes beside each other, and rows between boxes above each other.
+/// Columns between boxes in a row, and rows between boxes in a column.
 const GAPS: (usize, usize) = (3, 1);
 
 /// A box with its lines of text.
 pub(crate) struct TextBox {
     pub(crate) lines: Vec<String>,
-    /// Whether its corners are round.
+    /// Whether the box has round corners.
     pub(crate) is_round: bool,
-    /// Boxes behind this one, each with the label of the edge, which may be empty.
+    /// Successors, each with the label of the edge, which may be empty.
     pub(crate) next: Vec<(usize, String)>,
 }
 
-/// Characters that lines are made of.
+/// Characters of lines.
 struct LineSet {
     /// Corners: left top, right top, left bottom, right bottom.
     round: [&'static str; 4],
     sharp: [&'static str; 4],
     horizontal: &'static str,
     vertical: &'static str,
-    /// Line that leaves a box downward, and to the right.
+    /// Start of a line that leaves a box downward, and to the right.
     leaving: [&'static str; 2],
     /// Arrow heads downward, and to the right.
     heads: [&'static str; 2],
-    /// A bar that is entered by the trunk, downward and to the right.
+    /// Junction of the trunk with a bar, downward and to the right.
     trunk: [&'static str; 2],
-    /// A bar from which a branch leaves between its ends.
+    /// Junction of a bar with a branch between its ends.
     branch: [&'static str; 2],
     cross: &'static str,
 }
@@ -60,7 +60,7 @@ const ASCII: LineSet = LineSet {
     cross: "+",
 };
 
-/// The boxes as lines of text.
+/// Draws the boxes as lines of text.
 pub(crate) fn draw_boxes(boxes: &[TextBox], direction: Direction, ascii: bool) -> Vec<String> {
     let art = BoxArt { boxes, direction, set: if ascii { &ASCII } else { &UNICODE } };
     let mut is_entered = vec![false; boxes.len()];
@@ -79,7 +79,7 @@ pub(crate) fn draw_boxes(boxes: &[TextBox], direction: Direction, ascii: bool) -
     canvas.lines()
 }
 
-/// Place of a box: its first cell along and across, and where lines meet it across.
+/// Position of a box: its first cell along and across, and the cell across where lines meet it.
 #[derive(Clone, Copy)]
 struct BoxPosition {
     along: usize,
@@ -93,13 +93,13 @@ impl BoxPosition {
     }
 }
 
-/// A box and everything behind it.
+/// A box and all its successors.
 struct BoxBranch {
-    /// Cells that it takes across.
+    /// Size across, in cells.
     across: usize,
-    /// Where it is entered.
+    /// Cell across where the incoming line meets the first box.
     anchor: usize,
-    /// LayoutPositions of boxes, the first box first.
+    /// Positions of boxes, starting with the first box.
     places: Vec<(usize, BoxPosition)>,
 }
 
@@ -124,7 +124,7 @@ impl BoxArt<'_> {
         if self.is_down() { GAPS.0 } else { GAPS.1 }
     }
 
-    /// Lengths along and across of something with this many columns and rows.
+    /// Converts columns and rows to lengths along and across.
     const fn turned(&self, columns: usize, rows: usize) -> (usize, usize) {
         if self.is_down() { (rows, columns) } else { (columns, rows) }
     }
@@ -135,7 +135,7 @@ impl BoxArt<'_> {
         self.turned(columns + 4, lines.len() + 2)
     }
 
-    /// Length of the lines between a box and those behind it.
+    /// Returns the length of the lines between a box and its successors.
     fn link(&self, at: usize) -> usize {
         let next = &self.boxes[at].next;
         let longest = next.iter().map(|(_, label)| label.width()).max().unwrap_or(0);
@@ -148,7 +148,7 @@ impl BoxArt<'_> {
         }
     }
 
-    /// LayoutPositions a box that is entered with this label, and everything behind it.
+    /// Places a box, whose incoming edge has this label, and all its successors.
     fn branch(&self, at: usize, label: &str) -> BoxBranch {
         let (along, across) = self.size(at);
         let behind = along + self.link(at);
@@ -167,7 +167,7 @@ impl BoxArt<'_> {
             (Some(first), Some(last)) => usize::midpoint(*first, *last),
             _ => across / 2,
         };
-        // The label of the edge that enters needs room on both sides, too.
+        // The label of the incoming edge needs space on both sides.
         let (_, label) = self.turned(label.width(), 1);
         let before = (across / 2).max(label / 2);
         let shift = before.saturating_sub(middle);
@@ -216,7 +216,7 @@ impl BoxArt<'_> {
         }
     }
 
-    /// Lines from one box to those behind it, over `length` cells from `begin` on.
+    /// Paints lines from a box to its successors, over `length` cells from `begin`.
     fn paint_links(
         &self,
         canvas: &mut TextCanvas,
@@ -264,13 +264,13 @@ impl BoxArt<'_> {
         }
     }
 
-    /// Column and row.
+    /// Converts lengths along and across to column and row.
     const fn cell(&self, along: usize, across: usize) -> (usize, usize) {
         if self.is_down() { (across, along) } else { (along, across) }
     }
 }
 
-/// Text at places; what is put later hides what was there.
+/// Text at positions; later text overwrites earlier text.
 #[derive(Default)]
 struct TextCanvas {
     rows: Vec<Vec<(usize, String)>>,
@@ -289,9 +289,9 @@ impl TextCanvas {
     }
 }
 
-/// Texts of one row as a line.
+/// Joins the texts of a row to a line.
 fn joined(row: &[(usize, String)]) -> String {
-    // A wide character fills two cells: the second is empty.
+    // A wide character occupies two cells, the second of which is empty.
     let mut cells: Vec<Option<String>> = Vec::new();
     for (column, text) in row {
         let mut at = *column;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::model::{Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, Graph, Shape};
 use crate::names::{is_hidden, one_line};
 
-/// The drawing as DOT source.
+/// Returns the drawing as DOT source.
 #[must_use]
 pub fn dot(drawing: &Drawing) -> String {
     let graph = Graph::of(drawing);
@@ -122,7 +122,7 @@ const fn shape(shape: Shape) -> &'static str {
     }
 }
 
-/// Ids are told apart exactly, so nothing is dropped from them: unprintable characters are spelled out.
+/// Quotes an id. Escapes unprintable characters instead of removing them, so that ids remain distinct.
 fn quoted(id: &str) -> String {
     let mut out = String::from("\"");
     let mut previous = None;

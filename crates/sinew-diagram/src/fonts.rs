@@ -1,7 +1,7 @@
-//! The embedded fonts: how wide text is, and what PNG text is set in.
+//! The embedded fonts, to measure text and to render PNG.
 //!
-//! DejaVu Sans is embedded because a container often has no fonts at all. Verdana, its twin on
-//! desktops, is next in the SVG's font list, so text fits its box there too.
+//! DejaVu Sans is embedded because containers often have no fonts. Verdana, which has similar
+//! metrics, is next in the SVG's font list, so text fits its box on desktops too.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,10 +10,10 @@ use skrifa::instance::{LocationRef, Size};
 use skrifa::{FontRef, MetadataProvider};
 use unicode_width::UnicodeWidthChar;
 
-/// Families of all drawings' text, widest first: what fits the first fits the others.
+/// Font families of drawings, widest first: text that fits with the first fits with the others.
 pub(crate) const FAMILIES: &str = "DejaVu Sans, Verdana, Geneva, sans-serif";
 
-/// Width of one line of text in px, in the embedded font.
+/// Returns the width of a line of text in px, in the embedded font.
 pub(crate) fn width(text: &str, size: f64, bold: bool) -> f64 {
     let data = if bold { dejavu::sans::bold() } else { dejavu::sans::regular() };
     let Ok(font) = FontRef::new(data) else {
@@ -29,7 +29,7 @@ pub(crate) fn width(text: &str, size: f64, bold: bool) -> f64 {
         .sum()
 }
 
-/// Width in em of a character the embedded font lacks: full for wide scripts, most of one otherwise.
+/// Estimates the width in em of a character that the embedded font lacks, by its script.
 fn guess(c: char) -> f64 {
     match c.width() {
         Some(0) => 0.0,
@@ -45,8 +45,8 @@ fn covers(text: &str) -> bool {
     })
 }
 
-/// Fonts to set `text` in: the embedded ones, and the system's only where these lack a character,
-/// so that a drawing looks the same on every machine wherever that is possible.
+/// Returns the fonts for `text`: the embedded ones, and those of the system only if these lack a
+/// character, so that drawings look the same on all machines where possible.
 pub(crate) fn database(text: &str) -> Arc<fontdb::Database> {
     static EMBEDDED: OnceLock<Arc<fontdb::Database>> = OnceLock::new();
     static WITH_SYSTEM: OnceLock<Arc<fontdb::Database>> = OnceLock::new();

@@ -1,30 +1,30 @@
-//! A layout in layers for graphs that are too large for dagre: near linear in nodes and edges, no recursion.
+//! A layered layout for graphs that are too large for dagre: nearly linear time, no recursion.
 //!
-//! Cycles are cut, nodes get the layer behind the last of their predecessors, layers are ordered by where their neighbours
-//! are, and each node moves toward its neighbours as far as its row has room. A layer that is far wider than the drawing is
-//! wrapped into rows, so that ten thousand siblings are a block and not a line.
+//! The layout breaks cycles, assigns each node the layer after its last predecessor, orders layers
+//! by the positions of neighbours, and moves nodes toward their neighbours. It wraps a layer that is
+//! too wide into rows, so that ten thousand siblings form a block instead of a line.
 
 use crate::layout::{EdgePath, ElementSizes, LayoutPositions, Point, Size};
 use crate::model::Direction;
 
-/// Room between the nodes of a row, px.
+/// Gap between the nodes of a row, px.
 const NODE_GAP: f64 = 28.0;
-/// Room between layers, px.
+/// Gap between layers, px.
 const LAYER_GAP: f64 = 56.0;
-/// Room between the rows of a layer that is wrapped, px.
+/// Gap between the rows of a wrapped layer, px.
 const ROW_GAP: f64 = 22.0;
-/// Width that a row has at least before a layer is wrapped, px.
+/// Minimum width of a layer that is wrapped, px.
 const MIN_WRAP_WIDTH: f64 = 6_000.0;
-/// Sweeps that order layers, and sweeps that move nodes.
+/// Number of sweeps that order layers, and of sweeps that move nodes.
 const SWEEPS: usize = 6;
-/// Bends of long edges, for each node: beyond, edges over many layers are straight.
+/// Maximum bends of long edges, per node; further long edges are straight.
 const BENDS_PER_NODE: usize = 3;
-/// Width of the way of an edge through a layer, px.
+/// Width of an edge through a layer, px.
 const BEND_WIDTH: f64 = 8.0;
-/// Room around the members of a group, and above them for the title, px.
+/// Space around the members of a group, and above them for the title, px.
 const GROUP_ROOM: (f64, f64) = (14.0, 30.0);
 
-/// LayoutPositions boxes and edges.
+/// Places boxes and edges.
 pub(crate) fn place_in_layers(sizes: &ElementSizes) -> LayoutPositions {
     let turned = |(width, height): Size| match sizes.direction {
         Direction::TopDown => (width, height),
@@ -48,7 +48,7 @@ pub(crate) fn place_in_layers(sizes: &ElementSizes) -> LayoutPositions {
     places
 }
 
-/// Middle of the way of an edge.
+/// Returns the middle of an edge.
 fn middle(points: &[Point]) -> Point {
     let at = |place: usize| points.get(place).copied().unwrap_or_default();
     let half = points.len() / 2;
@@ -59,7 +59,7 @@ fn middle(points: &[Point]) -> Point {
     Point { x: f64::midpoint(before.x, after.x), y: f64::midpoint(before.y, after.y) }
 }
 
-/// Box around the members of a group: left, top, width, height.
+/// Returns the box around the members of a group: left, top, width, height.
 fn around(members: &[usize], sizes: &ElementSizes, places: &[Point]) -> [f64; 4] {
     let frames = members.iter().filter_map(|member| {
         let (place, (width, height)) = (places.get(*member)?, sizes.nodes.get(*member)?);
@@ -74,16 +74,16 @@ fn around(members: &[usize], sizes: &ElementSizes, places: &[Point]) -> [f64; 4]
     })
 }
 
-/// Nodes and bends of edges in layers. The first cells are the nodes.
+/// Nodes and bends of edges in layers, as cells. The first cells are the nodes.
 struct LayerGrid {
     /// Width and height of each cell.
     boxes: Vec<Size>,
     /// Cells of each layer, in order.
     layers: Vec<Vec<usize>>,
-    /// Neighbours of each cell in layers above and below.
+    /// Neighbours of each cell in the layers above and below.
     above: Vec<Vec<usize>>,
     below: Vec<Vec<usize>>,
-    /// Cells on the way of each edge, from its source on.
+    /// Cells of each edge, starting with its source.
     ways: Vec<Vec<usize>>,
     x: Vec<f64>,
 }
@@ -136,7 +136,7 @@ impl LayerGrid {
         cell
     }
 
-    /// Orders each layer by the middle of its neighbours, from above and from below in turn.
+    /// Orders each layer by the mean of its neighbours, alternately from above and below.
     fn order(&mut self) {
         let mut place = vec![0.0; self.boxes.len()];
         let number = |layer: &[usize], place: &mut Vec<f64>| {
@@ -158,7 +158,7 @@ impl LayerGrid {
                     .iter()
                     .map(|cell| (mean(&neighbours[*cell], &place).unwrap_or(place[*cell]), *cell))
                     .collect();
-                // The sort is stable: what has one neighbour stays in the order of the file.
+                // The sort is stable, so cells with equal keys keep the order of the file.
                 keyed.sort_by(|one, other| one.0.total_cmp(&other.0));
                 *layer = keyed.into_iter().map(|(_, cell)| cell).collect();
                 number(layer, &mut place);
@@ -166,7 +166,7 @@ impl LayerGrid {
         }
     }
 
-    /// Gives each cell its place in the row: in order, with room between, and near its neighbours.
+    /// Assigns each cell its position in the row: in order, with gaps, and near its neighbours.
     fn spread(&mut self) {
         self.x = vec![0.0; self.boxes.len()];
         for layer in &self.layers {
@@ -196,7 +196,7 @@ impl LayerGrid {
         }
     }
 
-    /// Moves the cells of a layer as near to the wanted places as order and room permit.
+    /// Moves the cells of a layer as close to the wanted positions as order and gaps permit.
     fn settle(&mut self, layer: usize, wanted: &[f64]) {
         let cells = &self.layers[layer];
         let room =
@@ -209,7 +209,7 @@ impl LayerGrid {
         for at in (1..cells.len()).rev() {
             left[at - 1] = left[at - 1].min(left[at] - room(cells[at - 1], cells[at]));
         }
-        // Both keep the order and the room, so their middle does too.
+        // Both preserve order and gaps, so their mean does too.
         for (at, cell) in cells.iter().enumerate() {
             self.x[*cell] = f64::midpoint(left[at], right[at]);
         }
@@ -219,14 +219,14 @@ impl LayerGrid {
         self.layers[layer].iter().map(|cell| self.boxes[*cell].0 + NODE_GAP).sum()
     }
 
-    /// Width beyond which a layer is wrapped: about twice the side of a square with the area of all nodes.
+    /// Returns the width limit of a layer: about twice the side of a square with the area of all nodes.
     fn wrap_width(&self) -> f64 {
         let area: f64 =
             self.boxes.iter().map(|(width, height)| (width + NODE_GAP) * (height + ROW_GAP)).sum();
         (area.sqrt() * 2.0).max(MIN_WRAP_WIDTH)
     }
 
-    /// Final places of nodes and ways of edges.
+    /// Returns the final positions of nodes and edges.
     fn places(mut self) -> LayoutPositions {
         let limit = self.wrap_width();
         let mut y = vec![0.0; self.boxes.len()];
@@ -268,7 +268,7 @@ impl LayerGrid {
         self.ways.iter().map(|way| way.len().saturating_sub(2)).sum()
     }
 
-    /// Rows of a layer that is wrapped.
+    /// Returns the rows of a wrapped layer.
     fn rows(&self, layer: usize, limit: f64) -> Vec<Vec<usize>> {
         let mut rows: Vec<Vec<usize>> = Vec::new();
         let mut width = f64::INFINITY;
@@ -287,19 +287,19 @@ impl LayerGrid {
     }
 }
 
-/// Mean of the values of these cells; `None` for no cells.
+/// Returns the mean of the values of these cells; `None` if there are no cells.
 fn mean(cells: &[usize], values: &[f64]) -> Option<f64> {
     (!cells.is_empty()).then(|| cells.iter().map(|cell| values[*cell]).sum::<f64>() / cells.len() as f64)
 }
 
-/// Edges with those that close a cycle turned round.
+/// Returns the edges, with those that close a cycle reversed.
 fn without_cycles(nodes: usize, ends: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let mut out = vec![Vec::new(); nodes];
     for (edge, (from, _)) in ends.iter().enumerate() {
         out[*from].push(edge);
     }
     let mut down = ends.to_vec();
-    // 0 = not seen, 1 = on the way here, 2 = done.
+    // 0 = not visited, 1 = on the current path, 2 = done.
     let mut state = vec![0_u8; nodes];
     for root in 0..nodes {
         if state[root] != 0 {
@@ -328,7 +328,8 @@ fn without_cycles(nodes: usize, ends: &[(usize, usize)]) -> Vec<(usize, usize)> 
     down
 }
 
-/// Layer of each node: behind the last of its predecessors. A node without predecessors is right before its first successor.
+/// Returns the layer of each node: after its last predecessor, or without predecessors, directly before
+/// its first successor.
 fn ranks(nodes: usize, down: &[(usize, usize)]) -> Vec<usize> {
     let (mut out, mut open) = (vec![Vec::new(); nodes], vec![0_usize; nodes]);
     for (from, to) in down {
@@ -355,7 +356,7 @@ fn ranks(nodes: usize, down: &[(usize, usize)]) -> Vec<usize> {
     rank
 }
 
-/// Nodes in the order of a walk along the edges, so that branches begin side by side.
+/// Returns nodes in the order of a walk along the edges, so that branches start side by side.
 fn visiting_order(nodes: usize, down: &[(usize, usize)]) -> Vec<usize> {
     let (mut out, mut has_before) = (vec![Vec::new(); nodes], vec![false; nodes]);
     for (from, to) in down {
@@ -394,7 +395,7 @@ mod tests {
         let places = place_in_layers(sizes);
         assert_eq!(places.nodes.len(), sizes.nodes.len(), "{name}");
         assert_eq!(places.edges.len(), sizes.edges.len(), "{name}");
-        // Rows of boxes: two boxes that share a height do not share a width.
+        // Boxes that overlap vertically must not overlap horizontally.
         let mut boxes: Vec<(Point, Size)> = places.nodes.iter().copied().zip(sizes.nodes.clone()).collect();
         boxes.sort_by(|one, other| one.0.x.total_cmp(&other.0.x));
         for (at, (one, (width, height))) in boxes.iter().enumerate() {
@@ -446,7 +447,7 @@ mod tests {
 
     #[test]
     fn order_takes_crossings_out() {
-        // Two chains whose middle nodes are listed the wrong way round.
+        // Two chains whose middle nodes are listed in reverse order.
         let straight = sizes(6, vec![(0, 3), (1, 2), (3, 5), (2, 4)], Direction::TopDown);
         let places = place_in_layers(&straight);
         let is_left = |one: usize, other: usize| places.nodes[one].x < places.nodes[other].x;

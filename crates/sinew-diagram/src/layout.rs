@@ -1,4 +1,4 @@
-//! Where everything goes: boxes of known sizes in, places out. The layout is that of dagre, by its port dugong.
+//! Computes positions for boxes of known sizes, with dugong, a port of dagre.
 
 use dugong::graphlib::{Graph, GraphOptions};
 use dugong::{EdgeLabel, GraphLabel, LabelPos, NodeLabel, NoopWorkControl, RankDir};
@@ -12,13 +12,13 @@ pub(crate) type Size = (f64, f64);
 pub(crate) struct ElementSizes {
     pub(crate) direction: Direction,
     pub(crate) nodes: Vec<Size>,
-    /// Ends, and the size of the label where there is one. Never an edge from a node to itself.
+    /// Source, target and size of the label, if any. Excludes edges from a node to itself.
     pub(crate) edges: Vec<(usize, usize, Option<Size>)>,
-    /// Size of the title, and the members.
+    /// Size of the title, and members.
     pub(crate) groups: Vec<(Size, Vec<usize>)>,
 }
 
-/// Where things are, px; the same order as in [`ElementSizes`].
+/// Positions in px, in the order of [`ElementSizes`].
 pub(crate) struct LayoutPositions {
     /// Centres of nodes.
     pub(crate) nodes: Vec<Point>,
@@ -34,7 +34,7 @@ pub(crate) struct Point {
     pub(crate) y: f64,
 }
 
-/// The way of an edge.
+/// The path of an edge.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EdgePath {
     pub(crate) points: Vec<Point>,
@@ -42,19 +42,19 @@ pub(crate) struct EdgePath {
     pub(crate) label: Option<Point>,
 }
 
-/// Room between nodes of a row, and between rows, px.
+/// Gap between nodes of a row, and between rows, px.
 const GAPS: (f64, f64) = (36.0, 44.0);
-/// Room between edges, px.
+/// Gap between edges, px.
 const EDGE_GAP: f64 = 20.0;
-/// Room that a group has around its title, px.
+/// Space around the title of a group, px.
 const TITLE_ROOM: f64 = 16.0;
 
 type LayoutGraph = Graph<NodeLabel, EdgeLabel, GraphLabel>;
 
-/// LayoutPositions boxes and edges.
+/// Places boxes and edges.
 pub(crate) fn place(sizes: &ElementSizes) -> Result<LayoutPositions, DrawError> {
     let mut graph = graph(sizes);
-    // The graph is limited by MAX_NODES before it gets here.
+    // The caller limits the graph to MAX_NODES.
     dugong::layout_controlled(&mut graph, &mut NoopWorkControl)
         .map_err(|error| DrawError::Layout { reason: error.to_string() })?;
     Ok(collect(sizes, &graph))
@@ -122,7 +122,7 @@ fn collect(sizes: &ElementSizes, graph: &LayoutGraph) -> LayoutPositions {
     let group = |(number, ((title, _), _)): (usize, &(Size, Vec<usize>))| {
         let Some(label) = graph.node(&group_key(number)) else { return [0.0; 4] };
         let at = centre(label);
-        // dagre does not know of the title.
+        // dagre ignores the title.
         let width = label.width.max(title + TITLE_ROOM);
         [at.x - width / 2.0, at.y - label.height / 2.0, width, label.height]
     };

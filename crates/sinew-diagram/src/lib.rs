@@ -1,18 +1,18 @@
-//! The drawing of a workflow: one model, drawn as Mermaid text, SVG, PNG, DOT or text for a terminal.
+//! Draws workflows as Mermaid text, SVG, PNG, DOT or text for a terminal, from one model.
 //!
-//! A dialect words a [`Drawing`] (nodes and edges in file order, titles and labels as people read
-//! them), an execution may be laid over it ([`NodeMark`] on a node, `taken` on an edge), and every
-//! surface draws that same model: the card of a workflow, the console, the command line, a test.
+//! A dialect builds a [`Drawing`] (nodes and edges in file order, titles and labels for people). An
+//! execution can be overlaid ([`NodeMark`] on a node, `taken` on an edge). Workflow cards, the
+//! console, the command line and tests draw this model.
 //!
-//! [`mermaid`] and [`dot`] are plain text and cannot fail. [`svg`] asks dugong, a port of dagre, where boxes
-//! and edges go and paints them itself, [`png`] rasterises that SVG with embedded fonts, [`terminal`]
-//! draws boxes of characters for graphs that only branch, and writes a tree for all others.
+//! [`mermaid`] and [`dot`] return plain text and cannot fail. [`svg`] computes a layout with dugong, a
+//! port of dagre, and paints it. [`png`] rasterises this SVG with embedded fonts. [`terminal`] draws
+//! boxes of characters for trees, and an indented list for all other graphs.
 //!
-//! Text from users is escaped where it is painted; the layout sees numbers and sizes only. So no name can break or inject
-//! anything.
+//! Text of users is escaped when it is painted, and the layout receives only numbers and sizes, so
+//! names cannot inject anything.
 //!
-//! This crate reads no files (but system fonts, for scripts the embedded font lacks), knows no
-//! dialect, and keeps no state between calls.
+//! This crate reads no files (except system fonts, for scripts that the embedded font lacks), knows
+//! no dialect, and keeps no state between calls.
 
 mod boxes;
 mod dot;
@@ -45,7 +45,7 @@ pub use raster::{png, png_in};
 pub use terminal::{terminal, terminal_within};
 pub use theme::{DrawingTheme, dark_rules};
 
-/// More nodes than this are refused by [`svg`] and [`png`]; the text forms have no limit.
+/// Maximum nodes of [`svg`] and [`png`]; text formats have no limit.
 pub const MAX_NODES: usize = 2_000;
-/// More nodes than this, or four times as many edges, are refused by [`PlacedDrawing::of`].
+/// Maximum nodes of [`PlacedDrawing::of`], which also allows four times as many edges.
 pub const MAX_PLACED_NODES: usize = 20_000;

@@ -1,11 +1,11 @@
-//! Mermaid text: the form for workflow cards, pull requests and documents.
+//! Mermaid text, for workflow cards, pull requests and documents.
 
 use std::fmt::Write;
 
 use crate::model::{Direction, Drawing, DrawnNode, EdgeKind, Graph, Shape, Status};
 use crate::names::{is_bare_label, mermaid_id, mermaid_label, one_line};
 
-/// The drawing as Mermaid source; safe to show whatever the names in it (spec: Visualization Extension).
+/// Returns the drawing as Mermaid source, safe for any names (spec: Visualization Extension).
 #[must_use]
 pub fn mermaid(drawing: &Drawing) -> String {
     let graph = Graph::of(drawing);
@@ -24,7 +24,7 @@ pub fn mermaid(drawing: &Drawing) -> String {
 }
 
 fn write(out: &mut String, graph: &Graph<'_>) {
-    // A group stands where its first member does; the others of the group move up to it.
+    // A group is written at its first member, and contains the other members.
     let mut groups = graph.groups.iter().enumerate().peekable();
     for (at, node) in graph.nodes.iter().enumerate() {
         match groups.peek() {
@@ -66,7 +66,7 @@ fn quoted(label: &str) -> String {
 
 fn node_text(node: &DrawnNode) -> String {
     let id = mermaid_id(&node.id);
-    // Start and Finish stay as bare as people write them.
+    // Write Start and Finish without quotes, as people do.
     if node.shape == Shape::Terminal
         && node.lines.is_empty()
         && node.status.is_none()
@@ -100,7 +100,7 @@ fn node_text(node: &DrawnNode) -> String {
     format!("{id}{open}\"{}\"{close}", lines.join("<br/>"))
 }
 
-/// Colours of states and of edges taken: only where an execution is laid over the graph.
+/// Writes colours of states and taken edges, only if an execution is overlaid.
 fn write_styles(out: &mut String, graph: &Graph<'_>) {
     for status in Status::ALL {
         let members: Vec<String> = graph

@@ -1,4 +1,4 @@
-//! The drawing as pure data with its texts; every form of output reads only this.
+//! The drawing as plain data, the input of all output formats.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use sinew_codes as code;
 /// A graph to draw: nodes and edges in file order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Drawing {
-    /// Which way the graph grows.
+    /// Direction of the graph.
     pub direction: Direction,
-    /// Text above the graph; with one, pictures have a legend of the states below.
+    /// Text above the graph. Pictures with a caption have a legend of states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caption: Option<DrawingCaption>,
-    /// Nodes in file order; ids are unique (a repeated id is drawn once, the first wins).
+    /// Nodes in file order. Of nodes with the same id, only the first is drawn.
     pub nodes: Vec<DrawnNode>,
-    /// Edges in file order; an end that is not a node is drawn as a plain box with that id.
+    /// Edges in file order. An end that is not a node is drawn as a box with this id.
     pub edges: Vec<DrawnEdge>,
 }
 
@@ -35,10 +35,10 @@ impl DrawingCaption {
     }
 }
 
-/// Which way a graph grows.
+/// Direction of a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Direction {
-    /// From the top down.
+    /// From top to bottom.
     #[default]
     TopDown,
     /// From left to right.
@@ -50,32 +50,32 @@ pub enum Direction {
 pub struct DrawnNode {
     /// The node's id, any text.
     pub id: String,
-    /// Outline of the node; tells its kind.
+    /// Outline of the node, which indicates its kind.
     pub shape: Shape,
-    /// First line, bold; "Agent".
+    /// First line, bold, such as "Agent".
     pub title: String,
-    /// Further lines; may be long, drawings wrap and shorten them.
+    /// Further lines, which drawings wrap and shorten.
     pub lines: Vec<String>,
-    /// State of the node in an execution; `None` where no execution is laid over.
+    /// State of the node in an execution; `None` without an overlaid execution.
     pub status: Option<NodeMark>,
-    /// Title of the box around this node and others of the same group.
+    /// Title of the node's group.
     pub group: Option<String>,
-    /// Colour of the outline where no execution is laid over; `None`: the colour of its shape.
+    /// Colour of the outline without an overlaid execution; `None` for the colour of the shape.
     pub color: Option<NodeColor>,
-    /// Whether the node stands for many of its kind: pictures draw it as a stack.
+    /// Whether the node represents many of its kind; pictures draw it as a stack.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_stack: bool,
-    /// Whether the node is plumbing: it is drawn small, with its title and its state in one line.
+    /// Whether the node is internal: drawn small, with title and state on one line.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_quiet: bool,
-    /// LayoutPositions where values come in and go out; pictures draw them on its sides.
+    /// Inputs and outputs, which pictures draw on the sides of the node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<DrawnSocket>,
 }
 
 impl DrawnNode {
-    /// Returns the id as a line of its own, as commands take it. `None` if the text of the node says it already, and for
-    /// start and finish, which no command takes.
+    /// Returns the id as a separate line, for use in commands. `None` if the text of the node contains
+    /// it, and for start and finish, which commands do not accept.
     pub(crate) fn id_line(&self) -> Option<&str> {
         let is_said = self.title == self.id || self.lines.contains(&self.id);
         (self.shape != Shape::Terminal && !is_said && !self.is_quiet).then_some(self.id.as_str())
@@ -92,7 +92,7 @@ impl DrawnNode {
 pub struct NodeColor(u8, u8, u8);
 
 impl NodeColor {
-    /// Reads `#rrggbb`; `None` for any other text.
+    /// Parses `#rrggbb`; `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix('#').filter(|digits| digits.len() == 6 && digits.is_ascii())?;
@@ -107,7 +107,7 @@ impl fmt::Display for NodeColor {
     }
 }
 
-/// A place of a node where values of one type come in or go out.
+/// An input or output of a node, with a value type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DrawnSocket {
     /// Name of the socket.
@@ -118,11 +118,11 @@ pub struct DrawnSocket {
     pub shape: SocketShape,
     /// Colour of the type.
     pub color: NodeColor,
-    /// Whether values go out there.
+    /// Whether the socket is an output.
     pub is_output: bool,
 }
 
-/// Outline of a type of sockets.
+/// Outline of a socket type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SocketShape {
@@ -130,12 +130,12 @@ pub enum SocketShape {
     Circle,
     /// A square.
     Square,
-    /// A square on its corner.
+    /// A square that stands on a corner.
     Diamond,
 }
 
 impl SocketShape {
-    /// Reads the word for an outline; a circle for unknown ones.
+    /// Parses the name of an outline; a circle for unknown names.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         match text {
@@ -151,61 +151,61 @@ impl SocketShape {
 pub enum Shape {
     /// Start and finish: a pill, `([ ])`.
     Terminal,
-    /// Work done by an agent: a rounded box, `( )`.
+    /// Work of an agent: a rounded box, `( )`.
     Task,
     /// Anything else: a box, `[ ]`.
     Box,
     /// A choice: a diamond, `{ }`.
     Decision,
-    /// Branches meet: a circle, `(( ))`.
+    /// A join of branches: a circle, `(( ))`.
     Join,
-    /// Branches part: a hexagon, `{{ }}`.
+    /// A fork of branches: a hexagon, `{{ }}`.
     Fork,
     /// Repetition: a parallelogram, `[/ /]`.
     Loop,
     /// Work for each item: a box with side bars, `[[ ]]`.
     Map,
-    /// Waits for a person: a trapezium, `[/ \]`.
+    /// A wait for a person: a trapezium, `[/ \]`.
     Human,
     /// Another workflow: a double box, `[[ ]]`.
     Subworkflow,
-    /// Waits for time: a flag in Mermaid, `> ]`, the flow-chart delay symbol elsewhere.
+    /// A timer: a flag in Mermaid, `> ]`, else the flow-chart symbol for a delay.
     Delay,
 }
 
 /// One edge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DrawnEdge {
-    /// Id of the node it leaves.
+    /// Id of the source node.
     pub from: String,
-    /// Id of the node it enters.
+    /// Id of the target node.
     pub to: String,
-    /// Text at the edge.
+    /// Label of the edge.
     pub label: Option<String>,
     /// Kind of the edge.
     pub kind: EdgeKind,
-    /// How often an execution took it; `None` where no execution is laid over.
+    /// Number of times that an execution took it; `None` without an overlaid execution.
     pub taken: Option<u32>,
 }
 
 /// Kind of an edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum EdgeKind {
-    /// Order of work: a solid arrow.
+    /// Control flow: a solid arrow.
     #[default]
     Flow,
     /// An element that belongs to a node (a tool, a model): a dotted arrow.
     Attach,
-    /// Back to an earlier node: an arrow, dashed where the form can style it.
+    /// Back to an earlier node: an arrow, dashed if the format supports it.
     Back,
 }
 
-/// State of a node in an execution: shown by colour, icon and word.
+/// State of a node in an execution, shown by colour, icon and text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeMark {
     /// The state.
     pub status: Status,
-    /// Counts and the like: "×3", "2 attempts", "387 ok, 4 failed".
+    /// Counts, such as "×3", "2 attempts", "387 ok, 4 failed".
     pub note: Option<String>,
 }
 
@@ -214,24 +214,24 @@ pub struct NodeMark {
 pub enum Status {
     /// Not started yet.
     Planned,
-    /// At work.
+    /// In progress.
     Running,
-    /// Done.
+    /// Ended without an error.
     Succeeded,
     /// Ended with an error.
     Failed,
-    /// Not needed on the way taken.
+    /// Not on the path of the execution.
     Skipped,
-    /// Stopped from outside.
+    /// Cancelled.
     Cancelled,
-    /// Waits for a person, a time or an event.
+    /// Waiting for a person, a time or an event.
     Waiting,
 }
 
-/// Why a drawing could not be made.
+/// Reason why a drawing failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DrawError {
-    /// More nodes and edges than a picture can show.
+    /// The drawing exceeds the limits of a picture.
     #[error(
         "the graph has {nodes} nodes and {edges} edges; a picture holds {limit} nodes and twice as many edges; ask for mermaid, dot or the terminal form"
     )]
@@ -240,7 +240,7 @@ pub enum DrawError {
         nodes: usize,
         /// Edges in the drawing.
         edges: usize,
-        /// The most nodes a picture holds.
+        /// Maximum nodes of a picture.
         limit: usize,
     },
     /// The layout engine refused the graph.
@@ -249,15 +249,15 @@ pub enum DrawError {
         /// Error of the layout engine; never contains text of the workflow.
         reason: String,
     },
-    /// The picture would have too many pixels, or a scale that is not a size.
+    /// The picture would have too many pixels, or the scale is not valid.
     #[error("the picture would be {width} by {height} pixels; choose a smaller scale, or svg")]
     Pixels {
-        /// Width asked for.
+        /// Requested width.
         width: u64,
-        /// Height asked for.
+        /// Requested height.
         height: u64,
     },
-    /// The SVG could not be turned into a PNG.
+    /// The conversion of the SVG to a PNG failed.
     #[error("the picture could not be written: {reason}")]
     Raster {
         /// Error of the rasteriser.
@@ -266,7 +266,7 @@ pub enum DrawError {
 }
 
 impl DrawError {
-    /// The operator code, one page each.
+    /// Returns the operator code, explained by `sinew explain CODE`.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -278,11 +278,12 @@ impl DrawError {
     }
 }
 
-/// How a state looks: never by colour alone. Hues after Okabe and Ito, told apart by most eyes.
+/// Style of a state, which never differs by colour alone. Hues are those of Okabe and Ito, which are
+/// distinguishable with colour blindness.
 pub(crate) struct StatusStyle {
     pub(crate) word: &'static str,
     pub(crate) icon: &'static str,
-    /// The icon where only ASCII shows.
+    /// Icon for ASCII output.
     pub(crate) ascii: &'static str,
     pub(crate) fill: &'static str,
     pub(crate) stroke: &'static str,
@@ -293,7 +294,7 @@ pub(crate) struct StatusStyle {
 }
 
 impl Status {
-    /// All states, in the order legends and class lists use.
+    /// All states, in the order of legends and class lists.
     pub(crate) const ALL: [Self; 7] = [
         Self::Planned,
         Self::Running,
@@ -320,7 +321,7 @@ impl Status {
 }
 
 impl NodeMark {
-    /// The state as a line of text: `✓ succeeded · 2 attempts`.
+    /// Formats the state as a line of text: `✓ succeeded · 2 attempts`.
     pub(crate) fn line(&self, ascii: bool) -> String {
         let look = self.status.look();
         let icon = if ascii { look.ascii } else { look.icon };
@@ -333,7 +334,7 @@ impl NodeMark {
 }
 
 impl DrawnEdge {
-    /// The edge's text with the count of times taken: `again ×3`; empty where there is none.
+    /// Formats label and count of the edge, such as `again ×3`; may be empty.
     pub(crate) fn text(&self, ascii: bool) -> String {
         let label = self.label.as_deref().unwrap_or_default().trim();
         let times = match self.taken {
@@ -344,12 +345,12 @@ impl DrawnEdge {
     }
 }
 
-/// The drawing with ends resolved: what every form of output walks over.
+/// The drawing with resolved edge ends, the input of all output formats.
 pub(crate) struct Graph<'a> {
     pub(crate) nodes: Vec<std::borrow::Cow<'a, DrawnNode>>,
-    /// Edge with the places of its ends in `nodes`.
+    /// Edges with the indexes of their ends in `nodes`.
     pub(crate) edges: Vec<(usize, usize, &'a DrawnEdge)>,
-    /// Group titles in order of first use, each with its members.
+    /// Titles of groups in order of first use, with their members.
     pub(crate) groups: Vec<(&'a str, Vec<usize>)>,
 }
 

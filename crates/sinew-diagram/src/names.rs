@@ -1,10 +1,10 @@
-//! Text from users made safe for each form of output: ids, labels, XML.
+//! Escapes text of users for each output format: ids, labels, XML.
 
 use std::fmt::Write;
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Words that mean something to Mermaid where an id may stand.
+/// Keywords of Mermaid at positions of ids.
 const RESERVED: [&str; 27] = [
     "_blank",
     "_parent",
@@ -35,7 +35,7 @@ const RESERVED: [&str; 27] = [
     "wrap",
 ];
 
-/// A Mermaid id for any text: plain ids stay, others are spelled out after `id__`; never two alike.
+/// Returns a unique Mermaid id for a text: plain ids are unchanged, others are encoded after `id__`.
 pub(crate) fn mermaid_id(id: &str) -> String {
     if is_plain(id) {
         return id.to_owned();
@@ -45,7 +45,7 @@ pub(crate) fn mermaid_id(id: &str) -> String {
         if c.is_ascii_alphanumeric() {
             out.push(c);
         } else {
-            // `_` is spelled out too, so each underscore here starts or ends a code: no two ids meet.
+            // `_` is encoded too, so each underscore delimits a code and ids cannot collide.
             let _ = write!(out, "_{:x}_", u32::from(c));
         }
     }
@@ -54,15 +54,15 @@ pub(crate) fn mermaid_id(id: &str) -> String {
 
 fn is_plain(id: &str) -> bool {
     let word = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    // `-` only between words, so that no id looks like (a part of) an arrow.
+    // `-` only between words, so that no id contains a part of an arrow.
     id.split('-').all(word)
         && !id.starts_with("id__")
         && !id.starts_with("group__")
         && !id.split('-').any(|part| RESERVED.contains(&part.to_ascii_lowercase().as_str()))
 }
 
-/// Returns whether a character may not stand behind the other one: it is unprintable anywhere, or it joins or selects
-/// letters where no script does.
+/// Returns whether a character is not allowed after `before`: it is unprintable, or it is a joiner or
+/// selector where no script uses one.
 pub(crate) fn is_hidden(before: Option<char>, c: char) -> bool {
     let is_selector = |c: char| matches!(c, '\u{fe00}'..='\u{fe0f}');
     match c {
@@ -72,7 +72,7 @@ pub(crate) fn is_hidden(before: Option<char>, c: char) -> bool {
     }
 }
 
-/// Returns whether a character may stand in no form of output: it steers, reorders or hides text.
+/// Returns whether a character is never allowed in output: it controls, reorders or hides text.
 pub(crate) fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -82,7 +82,7 @@ pub(crate) fn is_unprintable(c: char) -> bool {
             | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// One line of text: white space joined to single spaces, unprintable characters dropped.
+/// Returns a single line: collapses white space, and removes unprintable characters.
 pub(crate) fn one_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for word in text.split_whitespace() {
@@ -100,7 +100,7 @@ pub(crate) fn one_line(text: &str) -> String {
     out
 }
 
-/// Text inside a quoted Mermaid label; lines become `<br/>`.
+/// Escapes text for a quoted Mermaid label; line breaks become `<br/>`.
 pub(crate) fn mermaid_label(text: &str) -> String {
     text.lines()
         .map(one_line)
@@ -112,8 +112,8 @@ pub(crate) fn mermaid_label(text: &str) -> String {
 
 fn escape_label(line: &str) -> String {
     let lower = line.to_ascii_lowercase();
-    // `javascript:` and `data:` look like links, `fa:` asks for an icon, and after `style` or
-    // `classDef` Mermaid's preprocessor eats semicolons: there the colon is spelled out.
+    // `javascript:` and `data:` look like links, `fa:` is an icon, and after `style` or `classDef`
+    // Mermaid's preprocessor removes semicolons: encode the colon in these cases.
     let spell_colon = ["script", "data", "fa", "fab", "style", "classdef"].iter().any(|w| lower.contains(w));
     let mut out = String::with_capacity(line.len() + 16);
     let mut previous = ' ';
@@ -136,7 +136,7 @@ fn escape_label(line: &str) -> String {
     out
 }
 
-/// Whether a label may stand without quotes, as the workflow card has it: words of letters and digits.
+/// Returns whether a label needs no quotes, as in workflow cards: words of letters and digits.
 pub(crate) fn is_bare_label(text: &str) -> bool {
     !text.is_empty()
         && text.split(' ').all(|word| {
@@ -146,7 +146,7 @@ pub(crate) fn is_bare_label(text: &str) -> bool {
         })
 }
 
-/// Text inside an XML element or a double-quoted attribute.
+/// Escapes text for an XML element or a double-quoted attribute.
 pub(crate) fn xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
@@ -156,7 +156,7 @@ pub(crate) fn xml(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // Never a readable `javascript:`, whatever a careless reader of the SVG looks for.
+            // Never write a literal `javascript:`, which a scanner of the SVG might match.
             ':' if ends_with_script(&out) => out.push_str("&#58;"),
             c if is_hidden(out.chars().next_back(), c) => out.push(' '),
             c => out.push(c),
@@ -170,7 +170,7 @@ fn ends_with_script(text: &str) -> bool {
     bytes.len() >= 6 && bytes[bytes.len() - 6..].eq_ignore_ascii_case(b"script")
 }
 
-/// Text of at max_columns `max_columns` columns, shortened where it is longer.
+/// Truncates a text to at most `max_columns` columns.
 pub(crate) fn truncate_columns(text: &str, max_columns: usize) -> String {
     if text.width() <= max_columns {
         return text.to_owned();

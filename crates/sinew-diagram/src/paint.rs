@@ -1,7 +1,7 @@
-//! SVG: places from the layout, painted with plain attributes.
+//! Paints SVG with plain attributes at the positions of the layout.
 //!
-//! No script, no style sheet, no link, no foreign object, no reference by id: the same text works
-//! as an image, inside a page under a strict content policy, twice in one page, and in resvg.
+//! Uses no script, style sheet, link, foreign object or reference by id, so that the SVG works as an
+//! image, inline under a strict content security policy, twice in one page, and in resvg.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,25 +15,25 @@ use crate::names::{one_line, xml};
 use crate::theme::DrawingTheme;
 use crate::{MAX_NODES, fonts, shapes, sockets};
 
-/// Size of a node's text and its distance from line to line, px.
+/// Font size and line height of a node, px.
 const TEXT: (f64, f64) = (13.0, 18.0);
-/// The same of a quiet node.
+/// Font size and line height of a quiet node, px.
 const QUIET_TEXT: (f64, f64) = (10.5, 14.0);
-/// Widest text of a quiet node, px.
+/// Maximum text width of a quiet node, px.
 const MAX_QUIET_WIDTH: f64 = 150.0;
-/// Size of an edge's and a group's text, px.
+/// Font size of edges and groups, px.
 const SMALL: f64 = 11.5;
-/// Room around the drawing, px.
+/// Margin around the drawing, px.
 const MARGIN: f64 = 12.0;
-/// Most lines of text in a node; what is over is shortened.
+/// Maximum lines of text in a node; longer text is truncated.
 const MAX_LINES: usize = 7;
 
-/// The drawing as an SVG document, safe to embed as an image or as part of a page.
+/// Returns the drawing as an SVG document, safe to embed as an image or inline.
 pub fn svg(drawing: &Drawing) -> Result<String, DrawError> {
     svg_in(drawing, DrawingTheme::Light)
 }
 
-/// The same in a theme.
+/// As [`svg`], in a theme.
 pub fn svg_in(drawing: &Drawing, theme: DrawingTheme) -> Result<String, DrawError> {
     let graph = Graph::of(drawing);
     let (nodes, edges) = (graph.nodes.len(), graph.edges.len());
@@ -54,12 +54,12 @@ pub fn svg_in(drawing: &Drawing, theme: DrawingTheme) -> Result<String, DrawErro
     ))
 }
 
-/// A node's text, wrapped, with the size of its outline.
+/// Wrapped text of a node, with the size of its outline.
 pub(crate) struct TextBlock {
-    /// Text and whether it is bold.
+    /// Lines, and whether each is bold.
     pub(crate) lines: Vec<(String, bool)>,
     pub(crate) outer: Size,
-    /// Size of the text and its distance from line to line, px.
+    /// Font size and line height, px.
     text: (f64, f64),
 }
 
@@ -76,7 +76,7 @@ impl TextBlock {
             let room = MAX_LINES.saturating_sub(lines.len());
             lines.extend(wrap(line, widest, TEXT.0, false, room.min(3)).into_iter().map(|l| (l, false)));
         }
-        // An id that is cut names nothing, so it gets the room that it needs.
+        // Never truncate the id, because commands need all of it.
         let id = node.id_line().map(|id| wrap(id, widest, TEXT.0, false, MAX_LINES)).unwrap_or_default();
         lines.extend(id.into_iter().map(|line| (line, false)));
         if let Some(mark) = &node.status {
@@ -86,7 +86,7 @@ impl TextBlock {
         Self { outer: shapes::outer(node.shape, &widths, TEXT.1), lines, text: TEXT }
     }
 
-    /// One small line: the icon of the state, and the title.
+    /// Returns one small line: the icon of the state, and the title.
     fn quiet(node: &DrawnNode) -> Self {
         let icon =
             node.status.as_ref().map(|mark| format!("{} ", mark.status.look().icon)).unwrap_or_default();
@@ -101,14 +101,14 @@ pub(crate) fn edge_lines(edge: &DrawnEdge) -> Vec<String> {
     wrap(&edge.text(false), 180.0, SMALL, true, 3)
 }
 
-/// Words into lines no wider than `widest`; long words break, and what is over `most` lines is cut.
+/// Wraps text to lines of at most `widest` px. Breaks long words, and truncates after `most` lines.
 fn wrap(text: &str, widest: f64, size: f64, bold: bool, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
     let mut length = 0.0;
     let width = |text: &str| fonts::width(text, size, bold);
     let space = width(" ");
-    // Far more than fits is never looked at.
+    // Limit the input to far more than fits.
     let text: String = one_line(text).chars().take(600).collect();
     for word in text.split(' ').filter(|w| !w.is_empty()) {
         let whole = width(word);
@@ -156,7 +156,7 @@ fn wrap(text: &str, widest: f64, size: f64, bold: bool, most: usize) -> Vec<Stri
     lines
 }
 
-/// A word as one part, or where it must break as the parts that end in a separator.
+/// Returns a word as one part, or if it must break, as parts that end in a separator.
 fn parts(word: &str, whole: bool) -> Vec<&str> {
     if whole { vec![word] } else { word.split_inclusive(['.', '_', '-', '/', ':', ',']).collect() }
 }
@@ -202,9 +202,9 @@ pub(crate) fn group_title(title: &str) -> String {
     wrap(title, 300.0, SMALL, true, 1).into_iter().next().unwrap_or_default()
 }
 
-/// Outlines behind that of a stack, and how far each is from the next, px.
+/// Number of outlines behind that of a stack, and their offset, px.
 const STACK: (u8, f64) = (2, 4.0);
-/// How far an edge from a node to itself reaches out, px.
+/// Extent of an edge from a node to itself, px.
 const SELF_LOOP: f64 = 30.0;
 
 impl Graph<'_> {
@@ -224,7 +224,7 @@ pub(crate) fn label_size(lines: &[String]) -> Option<Size> {
     Some((width + 8.0, 15.0 * lines.len() as f64 + 4.0))
 }
 
-/// Collects elements and how far they reach.
+/// Collects elements and their extent.
 #[derive(Default)]
 struct SvgPainter {
     out: String,
@@ -262,7 +262,7 @@ impl SvgPainter {
         for ((node, block), place) in graph.nodes.iter().zip(blocks).zip(&places.nodes) {
             self.node(node, block, *place);
         }
-        // Labels last: nothing may cross them.
+        // Labels last, so that nothing covers them.
         for (edge, place, lines) in texts {
             self.label(edge, place, lines);
         }
@@ -273,7 +273,7 @@ impl SvgPainter {
         self.finish(graph, drawing.caption.as_ref())
     }
 
-    /// Writes title and lines above all that was painted.
+    /// Writes title and lines above the painted elements.
     fn caption(&mut self, caption: &DrawingCaption) {
         let [left, top, ..] = self.reach.unwrap_or_default();
         let texts: Vec<String> =
@@ -293,7 +293,7 @@ impl SvgPainter {
         }
     }
 
-    /// Paints a sample of each state that is in the drawing, below all that was painted.
+    /// Paints a sample of each state in the drawing below the painted elements.
     fn legend(&mut self, graph: &Graph<'_>) {
         let is_there = |status: &Status| {
             graph.nodes.iter().any(|node| node.status.as_ref().is_some_and(|mark| mark.status == *status))
@@ -411,10 +411,10 @@ impl SvgPainter {
             size = block.text.0,
             text = paint.text,
         );
-        // Half a line up from the middle, and down to where the letters stand.
+        // From the centre half a line up, and down to the baseline.
         let (size, step) = block.text;
         let first = place.y - step * (block.lines.len() as f64 - 1.0) / 2.0 + size * 0.36;
-        // The delay's round end makes its middle look right of where it is.
+        // The round end of the delay shifts its visual centre.
         let x = if node.shape == Shape::Delay { place.x - 4.0 } else { place.x };
         for (number, (line, bold)) in block.lines.iter().enumerate() {
             let y = first + step * number as f64;
@@ -426,7 +426,7 @@ impl SvgPainter {
         self.out.push_str("</g>");
     }
 
-    /// The outline of a node; behind that of a stack, two more.
+    /// Returns the outline of a node; a stack has two more behind it.
     fn outlines(&mut self, node: &DrawnNode, place: Point, size: Size) -> String {
         let mut all = String::new();
         for behind in (1..=STACK.0).rev().filter(|_| node.is_stack) {
@@ -464,7 +464,7 @@ impl SvgPainter {
         let half = head * 0.42;
         let mut points = way.points.clone();
         if let Some(last) = points.last_mut() {
-            // The line ends inside the arrow head, so that its end does not blunt the tip.
+            // End the line inside the arrow head, to keep the tip sharp.
             *last = Point { x: tip.x - dx * head * 0.8, y: tip.y - dy * head * 0.8 };
         }
         let _ = write!(
@@ -524,7 +524,8 @@ struct SvgPaint {
 }
 
 impl SvgPaint {
-    /// The state's paint; without an execution, ends are dark, choices and joins tinted, work light.
+    /// Returns the paint of the state; without an execution, ends are dark, choices and joins tinted,
+    /// work light.
     fn of(node: &DrawnNode) -> Self {
         if let Some(mark) = &node.status {
             let look = mark.status.look();
@@ -551,7 +552,7 @@ impl SvgPaint {
     }
 }
 
-/// The way with its ends on the outlines of the two nodes.
+/// Returns the path with its ends on the outlines of the nodes.
 pub(crate) fn joined(way: &EdgePath, from: (Shape, Point, Size), to: (Shape, Point, Size)) -> EdgePath {
     let mut points = way.points.clone();
     let count = points.len();
@@ -559,14 +560,14 @@ pub(crate) fn joined(way: &EdgePath, from: (Shape, Point, Size), to: (Shape, Poi
         points = vec![from.1, to.1];
     }
     let count = points.len().max(count);
-    // With two points each other's end is the only thing to aim from: use the centres.
+    // A path of two points has no inner point to aim at: use the centres.
     let (second, last_but_one) = if count == 2 { (to.1, from.1) } else { (points[1], points[count - 2]) };
     points[0] = shapes::meet(from.0, from.1, from.2, second);
     points[count - 1] = shapes::meet(to.0, to.1, to.2, last_but_one);
     EdgePath { points, label: way.label }
 }
 
-/// Out and back at the side where the graph does not grow.
+/// Returns the path of an edge from a node to itself, on a side across the graph's direction.
 pub(crate) fn self_loop(
     direction: Direction,
     (shape, centre, size): (Shape, Point, Size),
@@ -585,12 +586,12 @@ pub(crate) fn self_loop(
             ([at(-half, out + 8.0), at(0.0, out), at(half, out + 8.0)], at(0.0, out - high / 2.0 + 6.0))
         }
     };
-    // From the sides of the loop straight to the outline, so that slanted sides are met too.
+    // Aim from the sides of the loop at the outline, to meet slanted sides too.
     let ends = [out[0], out[2]].map(|p| shapes::meet(shape, centre, size, p));
     EdgePath { points: vec![ends[0], out[0], out[1], out[2], ends[1]], label: label.map(|_| label_at) }
 }
 
-/// A smooth path through the neighbourhood of the points (a B-spline), from the first to the last.
+/// Returns a B-spline along the points, from the first to the last.
 fn curve(points: &[Point]) -> String {
     let mut path = String::new();
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
@@ -625,7 +626,7 @@ fn curve(points: &[Point]) -> String {
     path
 }
 
-/// The drawing in a sentence, for those who cannot see it.
+/// Returns a description of the drawing for screen readers.
 fn describe(graph: &Graph<'_>) -> String {
     let count = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
     let mut states: BTreeMap<Status, usize> = BTreeMap::new();

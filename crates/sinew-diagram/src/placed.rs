@@ -1,7 +1,7 @@
-//! A drawing with places: what a surface needs that paints large graphs by itself, and only the part that is looked at.
+//! A drawing with positions, for clients that paint only the visible part of large graphs.
 //!
-//! LayoutPositions depend on nodes and edges, never on how far an execution came: each node has room for the line of its state. So one
-//! layout serves a workflow and all of its executions.
+//! Positions depend only on nodes and edges, because each node reserves a line for its state. A
+//! workflow and all its executions share one layout.
 
 use crate::layered::place_in_layers;
 use crate::layout::{self, ElementSizes, LayoutPositions, Point};
@@ -9,12 +9,12 @@ use crate::model::{DrawError, Drawing, DrawnNode, EdgeKind, Graph, NodeMark, Sha
 use crate::paint::{TextBlock, edge_lines, group_title, joined, label_size, self_loop, sizes};
 use crate::{MAX_NODES, MAX_PLACED_NODES};
 
-/// A drawing with places, in px from its left upper corner.
+/// A drawing with positions, in px from its top left corner.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlacedDrawing {
     /// Width and height.
     pub size: (f64, f64),
-    /// Nodes: those of the drawing in its order, then ends of edges that are not nodes.
+    /// Nodes of the drawing in its order, then ends of edges that are not nodes.
     pub nodes: Vec<PlacedNode>,
     /// Edges in the order of the drawing.
     pub edges: Vec<PlacedEdge>,
@@ -22,7 +22,7 @@ pub struct PlacedDrawing {
     pub groups: Vec<PlacedGroup>,
 }
 
-/// A node with its place.
+/// A node with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlacedNode {
     /// Id of the node.
@@ -31,26 +31,26 @@ pub struct PlacedNode {
     pub shape: Shape,
     /// Left, top, width and height.
     pub frame: [f64; 4],
-    /// Lines of text, the first of them bold; without the line of the state.
+    /// Lines of text, the first one bold; without the line of the state.
     pub lines: Vec<String>,
-    /// Whether the node stands for many of its kind.
+    /// Whether the node represents many of its kind.
     pub is_stack: bool,
-    /// Whether the node is drawn small, its state before its line of text.
+    /// Whether the node is drawn small, with its state before its line of text.
     pub is_quiet: bool,
 }
 
-/// An edge with its way.
+/// An edge with its path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlacedEdge {
-    /// Place of the node that it leaves, in the nodes.
+    /// Index of the source node.
     pub from: usize,
-    /// Place of the node that it enters.
+    /// Index of the target node.
     pub to: usize,
     /// Kind of the edge.
     pub kind: EdgeKind,
-    /// Points on the way, at least two.
+    /// Points of the path, at least two.
     pub points: Vec<(f64, f64)>,
-    /// Lines of the label, and their centre; no lines without a label.
+    /// Lines of the label; empty without a label.
     pub label: Vec<String>,
     /// Centre of the label.
     pub label_at: (f64, f64),
@@ -59,7 +59,7 @@ pub struct PlacedEdge {
 /// A box around nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlacedGroup {
-    /// Title of the box, shortened.
+    /// Title of the box, truncated.
     pub title: String,
     /// Left, top, width and height.
     pub frame: [f64; 4],
@@ -68,14 +68,14 @@ pub struct PlacedGroup {
 /// States of nodes and edges, in the order of a [`PlacedDrawing`] of the same drawing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DrawnStates {
-    /// State of each node; `None` where no execution is laid over.
+    /// State of each node; `None` without an overlaid execution.
     pub nodes: Vec<Option<NodeMark>>,
-    /// How often each edge was taken; `None` where no execution is laid over.
+    /// Number of times that each edge was taken; `None` without an overlaid execution.
     pub edges: Vec<Option<u32>>,
 }
 
 impl DrawnStates {
-    /// Reads the states of a drawing.
+    /// Returns the states of a drawing.
     pub fn of(drawing: &Drawing) -> Self {
         let graph = Graph::of(drawing);
         Self {
@@ -86,7 +86,7 @@ impl DrawnStates {
 }
 
 impl Status {
-    /// Returns the state as a letter, for lists of thousands of states: `p`lanned, `r`unning, `s`ucceeded, `f`ailed,
+    /// Returns the state as a letter, for compact lists: `p`lanned, `r`unning, `s`ucceeded, `f`ailed,
     /// s`k`ipped, `c`ancelled, `w`aiting.
     #[must_use]
     pub const fn letter(self) -> char {
@@ -111,10 +111,11 @@ impl NodeMark {
 }
 
 impl PlacedDrawing {
-    /// Gives each node and edge of a drawing its place: small graphs as pictures have it, larger ones in layers.
+    /// Places each node and edge: small graphs as in pictures, larger ones in layers.
     ///
     /// # Errors
-    /// The graph has more than [`MAX_PLACED_NODES`] nodes or four times as many edges, or the layout engine refuses it.
+    /// Fails if the graph has more than [`MAX_PLACED_NODES`] nodes or four times as many edges, or if
+    /// the layout engine refuses it.
     pub fn of(drawing: &Drawing) -> Result<Self, DrawError> {
         let graph = Graph::of(drawing);
         let (nodes, edges) = (graph.nodes.len(), graph.edges.len());
@@ -137,13 +138,13 @@ impl PlacedDrawing {
     }
 }
 
-/// Text and size of a node with room for the line of its state.
+/// Returns text and size of a node, including a line for its state.
 fn roomy_block(node: &DrawnNode) -> TextBlock {
     let mark = NodeMark { status: Status::Succeeded, note: None };
     let status = (node.shape != Shape::Terminal).then_some(mark);
     let mut block = TextBlock::of(&DrawnNode { status: status.clone(), ..node.clone() });
     if node.is_quiet {
-        // The icon of the state stands in the line of the title.
+        // The icon of the state is in the line of the title.
         block.lines = TextBlock::of(&DrawnNode { status: None, ..node.clone() }).lines;
     } else if status.is_some() {
         block.lines.pop();
@@ -207,7 +208,7 @@ fn collect(
 }
 
 impl PlacedDrawing {
-    /// The same with its corner at 0, 0.
+    /// Moves the drawing so that its corner is at 0, 0.
     fn moved(mut self, corner: Point, size: (f64, f64)) -> Self {
         let shift = |frame: &mut [f64; 4]| {
             frame[0] -= corner.x;
@@ -224,7 +225,7 @@ impl PlacedDrawing {
     }
 }
 
-/// How far a drawing reaches: left, top, right, bottom.
+/// Extent of a drawing: left, top, right, bottom.
 #[derive(Default)]
 struct DrawnReach(Option<[f64; 4]>);
 

@@ -1,4 +1,4 @@
-//! The SVG as a PNG, with embedded fonts.
+//! Rasterises the SVG to PNG with embedded fonts.
 
 use resvg::{tiny_skia, usvg};
 
@@ -6,15 +6,15 @@ use crate::model::{DrawError, Drawing};
 use crate::theme::DrawingTheme;
 use crate::{fonts, paint};
 
-/// More pixels than this are refused: four bytes each, and no viewer likes them.
+/// Maximum pixels of a picture, because each needs four bytes and viewers have limits.
 const MAX_PIXELS: u64 = 100_000_000;
 
-/// The drawing as PNG bytes, `scale` pixels to a px of the SVG (2.0 reads well everywhere).
+/// Returns the drawing as PNG bytes with `scale` pixels per px of the SVG; 2.0 is readable everywhere.
 pub fn png(drawing: &Drawing, scale: f32) -> Result<Vec<u8>, DrawError> {
     png_in(drawing, scale, DrawingTheme::Light)
 }
 
-/// The same in a theme.
+/// As [`png`], in a theme.
 pub fn png_in(drawing: &Drawing, scale: f32, theme: DrawingTheme) -> Result<Vec<u8>, DrawError> {
     let svg = paint::svg_in(drawing, theme)?;
     let raster = |reason: String| DrawError::Raster { reason };

@@ -1,15 +1,15 @@
-//! Outlines of nodes: how large one is around its text, its corners, and where an edge meets it.
+//! Outlines of nodes: their size for a text, their elements, and intersections with edges.
 
 use std::fmt::Write;
 
 use crate::layout::{Point, Size};
 use crate::model::Shape;
 
-/// Outer size of a shape around lines of text of these widths, each `line` high.
+/// Returns the outer size of a shape for lines of these widths and the height `line`.
 pub(crate) fn outer(shape: Shape, widths: &[f64], line: f64) -> Size {
     let width = widths.iter().copied().fold(24.0, f64::max);
     let height = line * widths.len().max(1) as f64;
-    // Half the width of each line, and how far its outer edge is from the middle.
+    // Half the width of each line, and the distance of its outer edge from the centre.
     let corners = || {
         widths.iter().enumerate().map(|(number, width)| {
             let middle = line * (number as f64 + 0.5) - height / 2.0;
@@ -35,14 +35,14 @@ pub(crate) fn outer(shape: Shape, widths: &[f64], line: f64) -> Size {
     }
 }
 
-/// Height of a diamond to its width.
+/// Ratio of height to width of a diamond.
 const FLAT: f64 = 0.62;
-/// How far slanted sides lean, px.
+/// Horizontal offset of slanted sides, px.
 const LEAN: f64 = 16.0;
 /// Width of the side bars of a map, px.
 const BAR: f64 = 7.0;
 
-/// The outline as SVG elements that share the paint of their group.
+/// Returns the outline as SVG elements that inherit the paint of their group.
 pub(crate) fn outline(shape: Shape, centre: Point, (width, height): Size) -> String {
     let (left, top) = (centre.x - width / 2.0, centre.y - height / 2.0);
     let (right, bottom) = (left + width, top + height);
@@ -107,7 +107,7 @@ fn corners(shape: Shape, centre: Point, (width, height): Size) -> Vec<Point> {
     }
 }
 
-/// Where the line from `outside` to the middle meets the outline.
+/// Returns the intersection of the outline with the line from `outside` to the centre.
 pub(crate) fn meet(shape: Shape, centre: Point, size: Size, outside: Point) -> Point {
     let corners = corners(shape, centre, size);
     let direction = Point { x: outside.x - centre.x, y: outside.y - centre.y };

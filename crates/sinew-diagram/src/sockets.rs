@@ -1,16 +1,16 @@
-//! Sockets of nodes: the places where values come in and go out, each with the colour and the outline of its type.
+//! Sockets of nodes: inputs and outputs with the colour and outline of their type.
 
 use std::fmt::Write as _;
 
 use crate::model::{Direction, DrawnSocket, SocketShape};
 use crate::names::{one_line, xml};
 
-/// Sockets of one side that are painted.
+/// Maximum painted sockets of a side.
 const MAX_PAINTED: usize = 12;
-/// Half the size of a mark, and the most that lies between the middles of two, px.
+/// Half the size of a mark, and the maximum distance between the centres of two, px.
 const MARK: (f64, f64) = (4.5, 18.0);
 
-/// Paints the sockets of a node around its middle: inputs on the side where edges come in, outputs where they leave.
+/// Paints the sockets of a node: inputs on the side of incoming edges, outputs on the opposite side.
 pub(crate) fn paint(
     sockets: &[DrawnSocket],
     direction: Direction,

@@ -1,4 +1,4 @@
-//! Text for a terminal: boxes for chains and their branches, a tree for all else.
+//! Text for a terminal: boxes for small trees, else an indented list.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -7,19 +7,19 @@ use crate::model::{Direction, DrawError, Drawing, DrawnNode, EdgeKind, Graph, Sh
 use crate::names::{one_line, truncate_columns};
 use crate::tree;
 
-/// Columns a drawing may take where nobody said how wide the terminal is.
+/// Columns of a drawing if the width of the terminal is unknown.
 const WIDTH: usize = 120;
-/// More nodes than this are a tree at once: boxes would be pages long.
+/// Maximum nodes drawn as boxes; more would span pages.
 const MAX_BOXES: usize = 30;
-/// Columns of one line in a box.
+/// Maximum columns of a line in a box.
 const MAX_LINE: usize = 36;
 
-/// The drawing for a terminal of 120 columns; `ascii` keeps to plain ASCII lines and icons.
+/// Draws for a terminal of 120 columns; `ascii` restricts lines and icons to ASCII.
 pub fn terminal(drawing: &Drawing, ascii: bool) -> Result<String, DrawError> {
     terminal_within(drawing, ascii, WIDTH)
 }
 
-/// The drawing for a terminal of `columns`: boxes where they fit, else a tree of nodes.
+/// Draws for a terminal of `columns`: boxes if they fit, else an indented list.
 pub fn terminal_within(drawing: &Drawing, ascii: bool, columns: usize) -> Result<String, DrawError> {
     let graph = Graph::of(drawing);
     if graph.nodes.is_empty() {
@@ -32,7 +32,7 @@ pub fn terminal_within(drawing: &Drawing, ascii: bool, columns: usize) -> Result
     Ok(format!("{}\n\n{body}", head.join("\n")))
 }
 
-/// Whether boxes tell the truth: nothing meets, goes back or passes a group; and whether they are few enough.
+/// Returns whether boxes can represent the graph: no joins, back edges or groups, and few nodes.
 fn is_plain(graph: &Graph<'_>) -> bool {
     let mut entered = vec![false; graph.nodes.len()];
     graph.nodes.len() <= MAX_BOXES
@@ -42,10 +42,10 @@ fn is_plain(graph: &Graph<'_>) -> bool {
         })
 }
 
-/// The graph as boxes; `None` if they are too wide.
+/// Draws the graph as boxes; `None` if they are too wide.
 fn boxes(direction: Direction, graph: &Graph<'_>, ascii: bool, columns: usize) -> Option<String> {
     let text_box = |number: usize| {
-        // An edge to itself has no room outside the box.
+        // An edge from a node to itself does not fit outside the box.
         let again = graph.edges.iter().filter(|(from, to, _)| *from == number && *to == number);
         let again = again.map(|(_, _, edge)| {
             let text = one_line(&edge.text(ascii));
@@ -54,7 +54,7 @@ fn boxes(direction: Direction, graph: &Graph<'_>, ascii: bool, columns: usize) -
         let next = graph.edges.iter().filter(|(from, to, _)| *from == number && from != to);
         TextBox {
             lines: node_lines(&graph.nodes[number], ascii).into_iter().chain(again).collect(),
-            // Few shapes survive as characters; the others tell themselves by their title.
+            // Characters can represent few shapes; the title identifies the others.
             is_round: matches!(graph.nodes[number].shape, Shape::Terminal | Shape::Task),
             next: next
                 .map(|(_, to, edge)| (*to, truncate_columns(&one_line(&edge.text(ascii)), MAX_LINE)))
@@ -66,7 +66,7 @@ fn boxes(direction: Direction, graph: &Graph<'_>, ascii: bool, columns: usize) -
     lines.iter().all(|line| line.width() <= columns).then(|| lines.join("\n") + "\n")
 }
 
-/// The lines in a node's box: a mark of its shape and the title, what it is, its state.
+/// Returns the lines of a node's box: a sign of its shape and the title, its text, its state.
 fn node_lines(node: &DrawnNode, ascii: bool) -> Vec<String> {
     let title = one_line(&node.title);
     let mut lines = vec![match (sign(node.shape), ascii) {
@@ -84,7 +84,7 @@ fn node_lines(node: &DrawnNode, ascii: bool) -> Vec<String> {
     lines.iter().map(|line| truncate_columns(line, MAX_LINE)).collect()
 }
 
-/// A small drawing of a shape, put before the title; work and ends need none.
+/// Returns the sign of a shape before the title; `None` for work and ends.
 const fn sign(shape: Shape) -> Option<&'static str> {
     match shape {
         Shape::Terminal | Shape::Task | Shape::Box => None,

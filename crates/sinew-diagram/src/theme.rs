@@ -1,16 +1,16 @@
-//! Colours on a dark ground. Drawings are painted in light colours; the dark theme replaces each of them by its counterpart.
+//! Themes. Drawings are painted in light colours, which the dark theme replaces by their counterparts.
 
-/// Ground and colours of a picture.
+/// Background and colours of a picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DrawingTheme {
     /// Dark text on white.
     #[default]
     Light,
-    /// Light text on a dark ground.
+    /// Light text on a dark background.
     Dark,
 }
 
-/// Each colour of the light theme with its counterpart.
+/// Colours of the light theme with their dark counterparts.
 const DARK: [(&str, &str); 32] = [
     ("#ffffff", "#0d1117"),
     ("#424a53", "#c9d1d9"),
@@ -47,8 +47,8 @@ const DARK: [(&str, &str); 32] = [
 ];
 
 impl DrawingTheme {
-    /// Returns an SVG of light colours in this theme. Only attributes are replaced: a quote in a text is an entity, so no text
-    /// of a workflow can look like one.
+    /// Converts an SVG from light colours to this theme. Replaces only attributes: quotes in texts are
+    /// entities, so no text of a workflow can match.
     pub(crate) fn apply(self, svg: String) -> String {
         if self == Self::Light {
             return svg;
@@ -68,8 +68,8 @@ impl DrawingTheme {
     }
 }
 
-/// Returns rules of CSS that show light pictures below `scope`, a selector, in the dark theme: for pages that hold pictures as
-/// elements, and follow what their reader prefers.
+/// Returns CSS rules that apply the dark theme to inline light pictures below the selector `scope`, for
+/// pages that follow the reader's preference.
 pub fn dark_rules(scope: &str) -> String {
     let rules = DARK.iter().flat_map(|(light, dark)| {
         ["fill", "stroke"].map(|paint| format!("{scope} [{paint}=\"{light}\"]{{{paint}:{dark}}}\n"))
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(rules.lines().count(), 2 * DARK.len());
     }
 
-    /// Relative luminance after WCAG 2.
+    /// Returns the relative luminance of WCAG 2.
     fn luminance(color: &str) -> f64 {
         let part = |at: usize| {
             let value = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;

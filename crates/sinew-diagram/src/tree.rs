@@ -1,14 +1,14 @@
-//! The graph as an indented list, for graphs too large for boxes.
+//! Draws the graph as an indented list, if boxes cannot represent it.
 //!
-//! A chain goes straight down; branches are indented; a node several edges lead to stands once,
-//! below the branches that meet in it, and each of those ends in an arrow to it.
+//! A chain is vertical, and branches are indented. A node with several incoming edges is written once,
+//! below the branches that join in it, each of which ends in an arrow to it.
 
 use std::fmt::Write;
 
 use crate::model::{EdgeKind, Graph};
 use crate::names::{one_line, truncate_columns};
 
-/// Columns of one node's text.
+/// Maximum columns of a node's text.
 const MAX_LINE: usize = 100;
 
 pub(crate) fn tree(graph: &Graph<'_>, ascii: bool) -> String {
@@ -31,7 +31,7 @@ pub(crate) fn tree(graph: &Graph<'_>, ascii: bool) -> String {
         ready: Vec::new(),
         out: String::new(),
     };
-    // After the roots, whatever only cycles lead to, in file order.
+    // After the roots, nodes that only cycles reach, in file order.
     for node in roots.into_iter().chain(0..graph.nodes.len()) {
         walk.chain(node);
     }
@@ -41,37 +41,37 @@ pub(crate) fn tree(graph: &Graph<'_>, ascii: bool) -> String {
 struct TreeWalk<'g> {
     graph: &'g Graph<'g>,
     ascii: bool,
-    /// Numbers of the edges that leave each node.
+    /// Indexes of the outgoing edges of each node.
     edges: Vec<Vec<usize>>,
-    /// How many ways into each node have not been walked yet.
+    /// Number of incoming edges of each node that are not visited yet.
     open: Vec<usize>,
-    /// Whether several ways lead into each node.
+    /// Whether each node has several incoming edges.
     meets: Vec<bool>,
     done: Vec<bool>,
-    /// Nodes where ways meet and all have been walked.
+    /// Joins whose incoming edges are all visited.
     ready: Vec<usize>,
     out: String,
 }
 
-/// Branches deeper than this go on at the same indent, so that the list stays readable.
+/// Maximum indentation depth; deeper branches keep the same indent.
 const MAX_DEPTH: usize = 40;
 
-/// A node whose edges are being walked, with the level of the list that it stands on.
+/// A node whose edges are being visited, with its level in the list.
 struct OpenNode {
     node: usize,
-    /// Numbers of the edges that leave the node.
+    /// Indexes of the outgoing edges.
     edges: Vec<usize>,
-    /// How many of the edges have been walked.
+    /// Number of visited edges.
     walked: usize,
-    /// Text before the nodes that follow on the same level.
+    /// Indent of the next nodes on the same level.
     indent: String,
-    /// The node that follows on the same level.
+    /// Next node on the same level.
     next: Option<usize>,
 }
 
 impl TreeWalk<'_> {
-    /// Writes a node and everything that follows. The nodes on the way are kept here and not on the stack of the
-    /// thread, because a file decides how deep branches lie in branches.
+    /// Writes a node and all its successors. Uses an explicit stack instead of recursion, because the
+    /// file determines the nesting of branches.
     fn chain(&mut self, start: usize) {
         let mut levels: Vec<OpenNode> = Vec::new();
         levels.extend(self.open(start, "", ""));
@@ -87,7 +87,7 @@ impl TreeWalk<'_> {
             let (_, to, edge) = self.graph.edges[at];
             let arrived = edge.kind == EdgeKind::Flow && to != level.node && self.walked(to);
             let (single, last) = (level.edges.len() == 1, level.walked == level.edges.len());
-            // Where ways meet, the enclosing level goes on; at the outermost there is none.
+            // The enclosing level writes a join; at the outermost level, this one does.
             let enter = arrived && (!self.meets[to] || (level.indent.is_empty() && single));
             if enter && single && edge.text(self.ascii).is_empty() {
                 level.next = Some(to);
@@ -97,7 +97,7 @@ impl TreeWalk<'_> {
         }
     }
 
-    /// Writes the line of a node that has none yet; `before` stands before it, `indent` before what follows.
+    /// Writes the line of a node once, after `before`; its successors get `indent`.
     fn open(&mut self, node: usize, indent: &str, before: &str) -> Option<OpenNode> {
         if std::mem::replace(&mut self.done[node], true) {
             return None;
@@ -108,7 +108,7 @@ impl TreeWalk<'_> {
         Some(OpenNode { node, edges, walked: 0, indent: indent.to_owned(), next: None })
     }
 
-    /// Counts a way into a node as walked; true when it was the last one and the node is new.
+    /// Marks an incoming edge as visited. Returns true for the last one, if the node is not written.
     fn walked(&mut self, node: usize) -> bool {
         self.open[node] = self.open[node].saturating_sub(1);
         let last = self.open[node] == 0 && !self.done[node];
@@ -127,7 +127,7 @@ impl TreeWalk<'_> {
         None
     }
 
-    /// Writes the line of an edge. For an edge to enter, returns the indent below and the text before its node instead.
+    /// Writes the line of an edge, or returns indent and prefix of its node if `enter` is set.
     fn branch(&mut self, edge: usize, indent: &str, last: bool, enter: bool) -> Option<(String, String)> {
         let (_, to, edge) = self.graph.edges[edge];
         let (turn, on) = match (self.ascii, last) {
@@ -178,7 +178,7 @@ mod tests {
 
     use crate::model::{Drawing, DrawnEdge, DrawnNode, EdgeKind, Graph, Shape};
 
-    /// Stack of the thread that draws. Recursion over the nodes of a graph needs more.
+    /// Stack size of the drawing thread, too small for recursion over the nodes of a graph.
     const STACK_BYTES: usize = 128 << 10;
     const NODE_COUNT: usize = 10_000;
 
@@ -213,7 +213,7 @@ mod tests {
     fn large_graphs_need_little_stack_and_time() {
         let cases = [
             ("chain of labels", drawing((1..NODE_COUNT).map(|n| (n - 1, n)))),
-            // Every second node is a leaf, and the others lie in each other.
+            // Each second node is a leaf, and the others are nested.
             ("branches in branches", drawing((2..NODE_COUNT).map(|n| (n - 2 - n % 2, n)))),
             ("one to all", drawing((1..NODE_COUNT).map(|n| (0, n)))),
             ("all to one", drawing((0..NODE_COUNT - 1).map(|n| (n, NODE_COUNT - 1)))),

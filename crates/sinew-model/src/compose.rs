@@ -1,4 +1,4 @@
-//! From the state of a conversation to the prompt of its next turn.
+//! Builds the prompt of the next turn from the state of a conversation.
 
 use std::fmt::Write as _;
 
@@ -11,17 +11,17 @@ use crate::record::{CallResult, CallStatus, FeedbackReason};
 use crate::spec::{ConversationSpec, ModelSpec};
 use crate::state::{ConversationState, Exchange};
 
-/// Longest answer of a summary, in tokens.
+/// Maximum tokens of a summary.
 const MAX_SUMMARY_TOKENS: u64 = 2_000;
 
-/// Words of the last turn that a budget allows.
+/// System text of the last turn that the budget allows.
 const LAST_WORD: &str =
     "This is your last turn: no tool can be called any more. Answer now with what you have.";
-/// Question for a summary.
+/// User text that requests a summary.
 const SUMMARISE: &str = "Summarise the conversation above for yourself: the task, the facts found, the results of tools \
                          that matter, the decisions, and the work that is left. Write only the summary.";
 
-/// The prompt of the next turn for this model. `last_word` leaves the tools out.
+/// Returns the prompt of the next turn for this model; without tools if `last_word` is set.
 pub(crate) fn prompt(
     spec: &ConversationSpec,
     state: &ConversationState,
@@ -60,7 +60,7 @@ pub(crate) fn prompt(
     }
 }
 
-/// The prompt for a summary of the turns before this one.
+/// Returns the prompt for a summary of the turns before this one.
 pub(crate) fn summary_prompt(
     spec: &ConversationSpec,
     state: &ConversationState,
@@ -71,7 +71,7 @@ pub(crate) fn summary_prompt(
     for exchange in visible(state).filter(|exchange| exchange.turn < before) {
         add_exchange(spec, state, model, exchange, &mut messages);
     }
-    // Tools are not offered, so calls and results are told as words.
+    // Without tools, calls and results are sent as text.
     let mut messages: Vec<PromptMessage> = messages.into_iter().map(as_words).collect();
     messages.push(PromptMessage::User { text: SUMMARISE.to_owned() });
     Prompt {
@@ -106,7 +106,7 @@ fn as_words(message: PromptMessage) -> PromptMessage {
     }
 }
 
-/// Examples, session, input and the summary of what was left out.
+/// Returns examples, session, input and the summary of omitted turns.
 fn opening(spec: &ConversationSpec, state: &ConversationState, plan: AnswerPlan) -> Vec<PromptMessage> {
     let mut messages = Vec::new();
     for (user, assistant) in spec.examples.iter().chain(&spec.history) {
@@ -138,13 +138,13 @@ fn add_exchange(
 ) {
     let feedback = exchange.feedback.as_ref();
     if feedback.is_some_and(|(reason, _)| *reason == FeedbackReason::CutOff) {
-        return; // Half an answer helps nobody; the question is asked again.
+        return; // Omit a truncated answer; the turn is requested again.
     }
     let same = spec
         .model(&exchange.alias)
         .is_some_and(|other| other.provider == model.provider && other.model == model.model);
     let plan = spec.model(&exchange.alias).map(|other| AnswerPlan::of(spec, other));
-    // Calls that came as text go back as text.
+    // Calls that were parsed from text are sent back as text.
     let by_text = plan == Some(AnswerPlan::Action) || AnswerPlan::of(spec, model) == AnswerPlan::Action;
     let message = PromptMessage::Assistant {
         verbatim: if same { exchange.answer.verbatim.clone() } else { Value::Null },
@@ -178,7 +178,7 @@ fn add_exchange(
     }
 }
 
-/// A result as data that says where it comes from.
+/// Formats a result as JSON with its source.
 fn framed(source: &str, result: &CallResult, left_out: bool) -> String {
     let mut frame = serde_json::Map::new();
     frame.insert("from".to_owned(), source.into());

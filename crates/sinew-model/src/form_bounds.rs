@@ -1,25 +1,25 @@
-//! Bounds of forms: a schema that a server enforces, made so small that every answer that fits it ends.
+//! Bounds of enforced schemas, so that each valid answer is finite.
 
 use serde_json::Value;
 
-/// Words of a schema that hold one schema.
+/// Keywords with one schema.
 const SINGLE: [&str; 6] = ["items", "additionalProperties", "contains", "if", "then", "else"];
-/// Words of a schema that hold a list of schemas.
+/// Keywords with a list of schemas.
 const LISTED: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
-/// Words of a schema that hold schemas by name.
+/// Keywords with schemas by name.
 const NAMED: [&str; 3] = ["properties", "$defs", "definitions"];
 
-/// Most that a text or a list of an answer may hold, for models that do not end them by themselves.
+/// Limits of texts and lists in an answer, for models that do not end them on their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FormBounds {
-    /// Longest text, in characters. `None`: as long as the schema allows.
+    /// Maximum characters of a text; `None` for the limit of the schema.
     pub text: Option<u64>,
-    /// Most items of a list. `None`: as many as the schema allows.
+    /// Maximum items of a list; `None` for the limit of the schema.
     pub items: Option<u64>,
 }
 
 impl FormBounds {
-    /// The schema with these bounds wherever it allows more. Every value that fits the result fits the schema.
+    /// Applies these bounds where the schema allows more. The result accepts a subset of its values.
     pub(crate) fn within(self, mut schema: Value) -> Value {
         if self != Self::default() {
             self.bound(&mut schema);
@@ -41,7 +41,7 @@ impl FormBounds {
         {
             let Some(bound) = bound.filter(|_| applies) else { continue };
             let limit = |word: &str| members.get(word).and_then(Value::as_u64);
-            // A schema that asks for more than the bound allows is left as it is: nothing would fit it.
+            // Leave a minimum above the bound unchanged; otherwise no value would be valid.
             if limit(least).is_none_or(|least| least <= bound) && limit(most).is_none_or(|most| most > bound)
             {
                 members.insert(most.to_owned(), bound.into());
@@ -79,7 +79,7 @@ mod tests {
             (json!({"type": "string"}), json!({"type": "string", "maxLength": 80})),
             (json!({"type": "string", "maxLength": 9000}), json!({"type": "string", "maxLength": 80})),
             (json!({"type": "string", "maxLength": 9}), json!({"type": "string", "maxLength": 9})),
-            // A text of at least 100 and at most 80 characters does not exist.
+            // No text has at least 100 and at most 80 characters.
             (json!({"type": "string", "minLength": 100}), json!({"type": "string", "minLength": 100})),
             (json!({"type": ["string", "null"]}), json!({"type": ["string", "null"], "maxLength": 80})),
             (json!({"type": "string", "enum": ["a"]}), json!({"type": "string", "enum": ["a"]})),
@@ -87,7 +87,7 @@ mod tests {
                 json!({"type": "array", "items": {"type": "string"}}),
                 json!({"type": "array", "items": {"type": "string", "maxLength": 80}, "maxItems": 4}),
             ),
-            // Members of an object may have the names of words.
+            // Members of an object can have the names of keywords.
             (
                 json!({"type": "object", "properties": {"items": {"type": "string"}, "type": {"type": "integer"}}}),
                 json!({"type": "object", "properties": {

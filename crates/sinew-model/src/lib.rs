@@ -1,13 +1,13 @@
-//! Conversations of agents with language models, as a pure machine.
+//! Conversations of agents with language models, as a pure state machine.
 //!
-//! Place in the flow: an agent file with `run: model:` becomes a [`ConversationSpec`]. The shell (`sinew-agents`) keeps a
-//! log of [`StepRecord`]s for each activation. [`ConversationState::fold`] turns the log into a state, and
-//! [`ConversationSpec::next`] says what to do: ask a model, make calls, ask a person, end. The shell does it and appends
-//! what came of it. After a crash the fold of the log is where the conversation goes on.
+//! Place in the data flow: an agent file with `run: model:` becomes a [`ConversationSpec`]. The shell
+//! (`sinew-agents`) writes a log of [`StepRecord`]s for each activation. [`ConversationState::fold`]
+//! returns its state, and [`ConversationSpec::next`] the next step: call a model, call tools, ask a
+//! person, end. The shell performs it and appends the result. After a crash, it resumes from the log.
 //!
-//! [`rehearsal`] plays a conversation with scripted answers in virtual time, with crashes at every record.
-//! [`codec`] words prompts for providers and reads their answers, bytes in and bytes out; [`script`] answers out of a
-//! file. This crate never reads a clock, chance, a file or the network, never makes a call, and never waits.
+//! [`rehearsal`] runs a conversation with scripted answers in virtual time, with crashes after each
+//! record. [`codec`] encodes prompts for providers and decodes their answers; [`script`] answers from a
+//! file. This crate never reads a clock, randomness, a file or the network, makes a call, or waits.
 
 pub mod codec;
 mod compose;
@@ -21,7 +21,7 @@ pub mod script;
 mod spec;
 mod state;
 #[cfg(test)]
-extern crate self as sinew_model; // targets of the fuzzer name this crate
+extern crate self as sinew_model; // fuzz targets reference this crate by name
 #[cfg(test)]
 mod tests;
 mod text;

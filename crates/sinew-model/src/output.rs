@@ -1,4 +1,4 @@
-//! Forms of the output: how a model is brought to a schema, and how its answer is read.
+//! Structured output: how a model is constrained to a schema, and how its answer is parsed.
 
 use std::fmt::Write as _;
 
@@ -12,40 +12,40 @@ use crate::spec::{ConversationSpec, ModelSpec, OutputMode, Provider, SchemaAbili
 use crate::text::shortened;
 use crate::turn::{ModelTurn, RequestedCall};
 
-/// Name of the tool by which a model hands over its output.
+/// Name of the tool by which a model returns its output.
 pub const ANSWER_TOOL: &str = "answer";
-/// Member that holds an output whose schema is not that of an object.
+/// Member that wraps an output that is not an object.
 const WRAPPER: &str = "value";
-/// Places in a text at which JSON is looked for.
+/// Maximum positions in a text at which to search JSON.
 const MAX_JSON_STARTS: usize = 64;
-/// Violations that a model is told at once.
+/// Maximum violations in a message to the model.
 const MAX_TOLD_VIOLATIONS: usize = 20;
 
-/// How one model is brought to the form of the output.
+/// How a model is constrained to the form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerPlan {
-    /// The text is the output: there is no schema.
+    /// The text is the output; there is no schema.
     Words,
-    /// The provider holds the answer to the schema.
+    /// The provider enforces the schema.
     Native {
-        /// Whether the schema stands beside the tools; else it comes with a turn of its own.
+        /// Whether the schema is sent together with the tools; else it has a separate turn.
         beside_tools: bool,
     },
     /// The model calls a final tool.
     Tool,
-    /// JSON in the text.
+    /// The text contains JSON.
     Text {
         /// Whether the provider enforces JSON.
         json: bool,
     },
     /// The answer names an artifact.
     Marker,
-    /// Calls and answer are both JSON of one schema.
+    /// Calls and answer are JSON of one schema.
     Action,
 }
 
 impl AnswerPlan {
-    /// The plan for a model of this conversation.
+    /// Returns the plan for a model of this conversation.
     pub(crate) fn of(spec: &ConversationSpec, model: &ModelSpec) -> Self {
         let abilities = model.abilities;
         if abilities.tools == ToolAbility::Schema && !spec.tools.is_empty() {
@@ -59,7 +59,7 @@ impl AnswerPlan {
         let text = || Self::Text { json: abilities.schema == SchemaAbility::Json };
         match (spec.output.mode, &spec.output.schema) {
             (OutputMode::Marker, _) => Self::Marker,
-            // Words do not end where the model does not end them; a form of one text does.
+            // A bounded text needs a form, because plain text is unbounded.
             (_, None) if model.bounds.text.is_some() && abilities.schema == SchemaAbility::Native => {
                 Self::Action
             }
@@ -72,7 +72,7 @@ impl AnswerPlan {
         }
     }
 
-    /// Words that the model needs to know about the form.
+    /// Returns the instruction to the model about the form.
     pub(crate) fn instruction(self, spec: &ConversationSpec) -> Option<String> {
         let schema =
             || spec.output.schema.as_ref().map_or_else(|| json!({"type": "string"}), |s| s.value.clone());
@@ -95,7 +95,7 @@ impl AnswerPlan {
         }
     }
 
-    /// The tool that takes the output, where there is one.
+    /// Returns the final tool of this plan; `None` for other plans.
     pub(crate) fn tool(self, spec: &ConversationSpec) -> Option<ToolDeclaration> {
         let schema = spec.output.schema.as_ref().filter(|_| self == Self::Tool)?;
         Some(ToolDeclaration {
@@ -107,7 +107,7 @@ impl AnswerPlan {
         })
     }
 
-    /// An earlier answer, worded as this plan wants answers: a model does as the examples do.
+    /// Formats an earlier answer in the form of this plan, because models imitate examples.
     pub(crate) fn example(self, spec: &ConversationSpec, answer: &str) -> String {
         if self != Self::Action {
             return answer.to_owned();
@@ -116,7 +116,7 @@ impl AnswerPlan {
         json!({ ANSWER_TOOL: output.unwrap_or_else(|| Value::from(answer)) }).to_string()
     }
 
-    /// The form of an answer; `tools` tells whether the prompt offers tools.
+    /// Returns the form of an answer. `tools` is true if the prompt offers tools.
     pub(crate) fn form(self, spec: &ConversationSpec, model: &ModelSpec, tools: bool) -> AnswerForm {
         match self.unbounded_form(spec, tools) {
             AnswerForm::Schema(schema) => AnswerForm::Schema(model.bounds.within(schema)),
@@ -138,19 +138,19 @@ impl AnswerPlan {
     }
 }
 
-/// Whether a schema describes objects only.
+/// Returns whether a schema accepts only objects.
 fn is_object(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| kind == "object")
 }
 
-/// The schema, or an object with one member of it: models' interfaces take objects only.
+/// Returns the schema, wrapped in an object if necessary, because APIs of models require objects.
 fn as_object(schema: &Value) -> Value {
     if is_object(schema) {
         return schema.clone();
     }
     let (mut inner, mut root) = (schema.clone(), Map::new());
     if let Some(inner) = inner.as_object_mut() {
-        // References begin at the root, so the definitions have to be there.
+        // References start at the root, so definitions must be there.
         for definitions in ["$defs", "definitions"] {
             if let Some(found) = inner.shift_remove(definitions) {
                 root.insert(definitions.to_owned(), found);
@@ -164,7 +164,7 @@ fn as_object(schema: &Value) -> Value {
     root.into()
 }
 
-/// The output in an answer that came through [`as_object`].
+/// Returns the output in an answer to a schema of [`as_object`].
 fn unwrapped(schema: &Value, mut value: Value) -> Value {
     if is_object(schema) {
         return value;
@@ -177,12 +177,12 @@ fn unwrapped(schema: &Value, mut value: Value) -> Value {
     }
 }
 
-/// One schema for calls and answer, for models that cannot call tools.
+/// Returns one schema for calls and answer, for models without tool calls.
 fn action_schema(spec: &ConversationSpec, tools: bool) -> Value {
     let mut choices = Vec::new();
     let mut definitions = Map::new();
-    // References begin at the root. Definitions of two schemas could have one name, so only the first schema keeps them;
-    // the values are checked against the whole schemas anyway.
+    // References start at the root. Only the first schema keeps its definitions, because names of two
+    // schemas could collide. Values are validated against the full schemas anyway.
     let mut lift = |schema: &Value| {
         let mut schema = schema.clone();
         let Some(members) = schema.as_object_mut() else { return schema };
@@ -235,7 +235,7 @@ fn action_instruction(spec: &ConversationSpec) -> String {
     text
 }
 
-/// Reads calls out of the text of a model that cannot call tools. Other answers stay as they are.
+/// Parses calls from the text of a model without tool calls. Returns other answers unchanged.
 pub(crate) fn with_calls_of_text(
     spec: &ConversationSpec,
     model: &ModelSpec,
@@ -256,20 +256,20 @@ pub(crate) fn with_calls_of_text(
     answer
 }
 
-/// The reading of a final answer.
+/// Result of parsing a final answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FinalAnswer {
-    /// The output; fits its schema.
+    /// The output, valid against its schema.
     Output(Value),
     /// The output is this artifact.
     Artifact(String),
-    /// The model says that it failed.
+    /// The model reports a failure.
     Failed(String),
-    /// The output cannot be used, for these reasons.
+    /// The output is invalid, for these reasons.
     Bad(Vec<String>),
 }
 
-/// Reads an answer without calls.
+/// Parses an answer without calls.
 pub(crate) fn read_text(spec: &ConversationSpec, plan: AnswerPlan, text: &str) -> FinalAnswer {
     if let Some(embed) = ResultEmbed::last(text) {
         return read_marker(&embed);
@@ -302,7 +302,7 @@ pub(crate) fn read_text(spec: &ConversationSpec, plan: AnswerPlan, text: &str) -
         let bad = fits(&value);
         return if bad.is_empty() { FinalAnswer::Output(value) } else { FinalAnswer::Bad(bad) };
     }
-    // A schema of a text takes the words themselves.
+    // A schema of a string accepts the plain text.
     let words = Value::String(text.trim().to_owned());
     if !text.trim().is_empty() && fits(&words).is_empty() {
         FinalAnswer::Output(words)
@@ -311,7 +311,7 @@ pub(crate) fn read_text(spec: &ConversationSpec, plan: AnswerPlan, text: &str) -
     }
 }
 
-/// Reads the arguments of the final tool.
+/// Parses the arguments of the final tool.
 pub(crate) fn read_answer_call(spec: &ConversationSpec, arguments: &str) -> FinalAnswer {
     let Some(schema) = &spec.output.schema else {
         return FinalAnswer::Bad(vec!["there is no such tool".to_owned()]);
@@ -349,7 +349,7 @@ fn action_answer(text: &str) -> Option<Value> {
     }
 }
 
-/// Violations of a schema as a model is told: pointer and message.
+/// Returns violations of a schema for the model: pointer and message.
 pub(crate) fn violations(schema: &crate::spec::OutputSchema, value: &Value) -> Vec<String> {
     violation_lines(&schema.compiled.errors(value))
 }
@@ -362,7 +362,7 @@ pub(crate) fn violation_lines(violations: &[sinew_source::Violation]) -> Vec<Str
     violations.iter().take(MAX_TOLD_VIOLATIONS).map(line).collect()
 }
 
-/// The JSON in a text: all of it, else the last fenced block, else the outermost object or list.
+/// Returns the JSON in a text: all of it, else the last fenced block, else the outermost container.
 pub(crate) fn json_of_text(text: &str) -> Option<Value> {
     let trimmed = text.trim();
     if let Ok(value) = serde_json::from_str(trimmed) {

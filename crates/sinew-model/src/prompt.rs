@@ -1,4 +1,4 @@
-//! The question to a model: the same for all providers. Codecs word it.
+//! The provider-independent request to a model, which codecs encode.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -6,20 +6,20 @@ use sinew_protocol::tool::ToolDeclaration;
 
 use crate::turn::RequestedCall;
 
-/// A question to a model.
+/// A request to a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prompt {
     /// System texts, in order.
     pub system: Vec<String>,
-    /// Tools that the model may call.
+    /// Tools that the model can call.
     pub tools: Vec<ToolDeclaration>,
     /// Whether the model must call one of the tools.
     pub must_call: bool,
     /// The conversation so far.
     pub messages: Vec<PromptMessage>,
-    /// Schema that the provider holds the answer to.
+    /// Form that the provider enforces for the answer.
     pub form: AnswerForm,
-    /// Longest answer, in tokens.
+    /// Maximum tokens of the answer.
     pub max_output: u64,
     /// Key of the provider's prompt cache; empty for none.
     pub cache_key: String,
@@ -29,21 +29,21 @@ pub struct Prompt {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum PromptMessage {
-    /// Words to the model.
+    /// A message to the model.
     User {
-        /// The words.
+        /// Its text.
         text: String,
     },
     /// An earlier answer of a model.
     Assistant {
-        /// The message as this provider wrote it; null if another provider wrote it, or nobody.
+        /// The message in the provider's encoding; null if another provider or no provider wrote it.
         verbatim: Value,
         /// Its text.
         text: String,
         /// Its calls.
         calls: Vec<RequestedCall>,
     },
-    /// The results of the calls of the message before, all of them and in its order.
+    /// The results of all calls of the previous message, in its order.
     Results {
         /// The results.
         results: Vec<PromptResult>,
@@ -57,16 +57,16 @@ pub struct PromptResult {
     pub id: String,
     /// Name of the tool.
     pub tool: String,
-    /// JSON text: where the result comes from, and its content or the reason why there is none.
+    /// JSON text with the source of the result, and its content or the failure.
     pub content: String,
     /// Whether the call failed.
     pub failed: bool,
 }
 
-/// How the provider holds an answer to a form.
+/// The form that the provider enforces for an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum AnswerForm {
-    /// Not at all.
+    /// No form.
     #[default]
     Free,
     /// The answer is JSON.
@@ -78,9 +78,9 @@ pub enum AnswerForm {
 /// Digest and length of a prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PromptMeasure {
-    /// The sha256 over all parts, in hex.
+    /// Hex sha256 of all parts.
     pub digest: String,
-    /// Length of the parts in bytes, for the estimate of tokens.
+    /// Length of the parts in bytes, to estimate tokens.
     pub bytes: u64,
 }
 
@@ -103,14 +103,14 @@ struct ToolParts<'a> {
 }
 
 impl Prompt {
-    /// Measures the prompt.
+    /// Returns digest and length of the prompt.
     pub fn measure(&self) -> PromptMeasure {
-        // A prompt has text keys only, so it always serialises.
+        // Serialisation cannot fail, because all keys are text.
         let text = serde_json::to_vec(&self.parts()).unwrap_or_default();
         PromptMeasure { digest: sinew_protocol::artifact::sha256(&text), bytes: text.len() as u64 }
     }
 
-    /// Returns the prompt as recordings keep it: of tools the names, because other processes describe them.
+    /// Returns the prompt for recordings. Omits descriptions of tools, which other processes define.
     pub fn recorded(&self) -> Value {
         let mut parts = serde_json::to_value(self.parts()).unwrap_or_default();
         parts["tools"] = self.tools.iter().map(|tool| tool.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! Entries of a conversation's log. The fold of the log is the only state there is.
+//! Records of a conversation's log, whose fold is the state of the conversation.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,42 +7,42 @@ use sinew_protocol::usage::ModelTotals;
 
 use crate::turn::{ModelRefusal, ModelTurn, TokenUsage};
 
-/// Largest content of a result that stays when old results give way, in bytes: the words in its place are as long.
+/// Maximum bytes of a result that compaction keeps, because the replacement text is as long.
 const MAX_KEPT_BYTES: usize = 128;
 
-/// One entry of a conversation's log.
+/// A record of a conversation's log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
     /// The process that wrote it.
     pub by: String,
-    /// When it was written, in milliseconds since 1970.
+    /// Time of the write, in milliseconds since the Unix epoch.
     pub at: u64,
-    /// Key of the call behind which a nested conversation wrote it; none for the conversation of the task itself.
+    /// Key of the call that started the nested conversation; `None` for the conversation of the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
-    /// Content of the entry.
+    /// Content of the record.
     #[serde(flatten)]
     pub body: StepBody,
 }
 
-/// Content of an entry.
+/// Content of a record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum StepBody {
-    /// A process takes the conversation up: first of all, and again at each attempt and redelivery.
+    /// A process starts or takes over the conversation: first, and at each attempt and redelivery.
     Begin(StartStep),
-    /// A model is about to be asked. Written before the call, so that calls that a crash loses are counted.
+    /// A model call starts. Written before the call, so that calls interrupted by a crash are counted.
     Ask(AskStep),
-    /// The model call gave no turn.
+    /// The model call failed.
     Miss {
-        /// Number of the turn that was asked for.
+        /// Number of the requested turn.
         turn: u32,
-        /// The model that was asked.
+        /// Alias of the called model.
         alias: String,
         /// The reason.
         refusal: ModelRefusal,
     },
-    /// The model's answer. Never asked for again.
+    /// The model's answer. Never requested again.
     Turn {
         /// Number of the turn, from 0.
         turn: u32,
@@ -50,18 +50,18 @@ pub enum StepBody {
         alias: String,
         /// The answer.
         answer: Box<ModelTurn>,
-        /// Price of the call in USD; none if the model has no price.
+        /// Price of the call in USD; `None` if the model has no price.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<f64>,
     },
-    /// A person is about to be asked about a call.
+    /// A question to a person about a call is about to be sent.
     Question(CallPosition),
     /// The person's decision about a call.
     Decision {
         /// The call.
         #[serde(flatten)]
         call: CallPosition,
-        /// Whether the call may be made.
+        /// Whether the call is approved.
         approved: bool,
         /// Identity of the person; empty if unknown.
         #[serde(default)]
@@ -77,63 +77,63 @@ pub enum StepBody {
         /// The call.
         #[serde(flatten)]
         call: CallPosition,
-        /// The result, as the model is told.
+        /// The result, as the model receives it.
         result: CallResult,
     },
-    /// Words to the model about an answer that could not be used.
+    /// Feedback to the model about an unusable answer.
     Feedback {
-        /// Number of the turn that could not be used.
+        /// Number of the unusable turn.
         turn: u32,
-        /// Reason why it could not be used.
+        /// Reason of the feedback.
         reason: FeedbackReason,
         /// The words.
         text: String,
     },
-    /// Artifacts that tools left, stored where another process finds them. Written before the results that name them.
+    /// New artifacts of tools in shared storage. Written before the results that name them.
     Artifacts {
         /// The artifacts, oldest first.
         artifacts: Vec<KeptArtifact>,
     },
-    /// Old parts of the conversation gave way.
+    /// Old parts of the conversation were compacted.
     Compact(CompactStep),
     /// The conversation is over.
     End(ConversationEnd),
 }
 
-/// A process takes the conversation up.
+/// Start or takeover of the conversation by a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartStep {
     /// Attempt of the activation, from 1.
     pub attempt: u32,
     /// Id of the task.
     pub task: String,
-    /// sha256 of the request: another request never continues this conversation.
+    /// sha256 of the request; a different request never continues this conversation.
     pub request: String,
-    /// sha256 of what the agent file says about the conversation.
+    /// sha256 of the agent file.
     pub agent: String,
-    /// Whether the turns before it are void. Their tokens and calls still count in the budget.
+    /// Whether to discard earlier turns. Their tokens and calls still count against the budget.
     #[serde(default)]
     pub reset: bool,
-    /// How often the queue has delivered the task, this time included; 0 if it came otherwise.
+    /// Deliveries of the task by the queue, including this one; 0 without a queue.
     #[serde(default)]
     pub delivery: u64,
-    /// Earlier conversations of the session, oldest first; told at the first begin and at each reset.
+    /// Earlier conversations of the session, oldest first; set at the first start and at each reset.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub session: Vec<SessionTurn>,
 }
 
-/// A conversation that has ended, as later ones of its session are told.
+/// A conversation that has ended, for later ones of its session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionTurn {
     /// Key of the conversation.
     pub activation: String,
-    /// When it ended, in milliseconds since 1970.
+    /// Time of the end, in milliseconds since the Unix epoch.
     pub at: u64,
     /// The user message.
     pub input: String,
-    /// The output in words.
+    /// The output as text.
     pub output: String,
-    /// Whether the conversation held words of anybody.
+    /// Whether the conversation contains untrusted text.
     #[serde(default)]
     pub tainted: bool,
 }
@@ -151,47 +151,47 @@ pub struct KeptArtifact {
     pub address: String,
 }
 
-/// A model is about to be asked.
+/// Start of a model call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskStep {
-    /// Number of the turn that is asked for, from 0.
+    /// Number of the requested turn, from 0.
     pub turn: u32,
     /// The model.
     pub alias: String,
     /// sha256 of the request's bytes.
     pub prompt: String,
-    /// Length of the prompt in bytes; corrects the estimate of tokens.
+    /// Length of the prompt in bytes, to calibrate the token estimate.
     pub bytes: u64,
 }
 
-/// Position of a call: its identity. Arguments are never part of it, because models reword them.
+/// Identity of a call: its position. Excludes arguments, because models rephrase them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CallPosition {
     /// Number of the turn.
     pub turn: u32,
     /// Number of the call within the turn, from 0.
     pub index: u32,
-    /// Key of the call: what a receiver recognises a repeated call by.
+    /// Key of the call, by which receivers deduplicate.
     pub key: String,
 }
 
-/// Result of a call, as the model is told.
+/// Result of a call for the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {
     /// Outcome of the call.
     pub status: CallStatus,
-    /// The output, or the reason of the failure; cut to the tool's limit.
+    /// Output, or reason of the failure, truncated to the tool's limit.
     pub content: Value,
-    /// Address or name of the artifact with the whole output, where `content` was cut.
+    /// Address or name of the artifact with the whole output, if `content` is truncated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<String>,
-    /// Whether the content may hold words of anybody.
+    /// Whether the content can contain untrusted text.
     #[serde(default)]
     pub open: bool,
-    /// Model calls behind the result: those of the agent or workflow that was called, and of all that it called.
+    /// Model calls of the called agent or workflow, including those of its own calls.
     #[serde(default, skip_serializing_if = "ModelTotals::is_empty")]
     pub usage: ModelTotals,
-    /// Whether these model calls were made by a conversation nested in this one, within its budget.
+    /// Whether a nested conversation made these model calls, within the budget of this one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nested: bool,
     /// Milliseconds for which a nested conversation waited for people.
@@ -205,7 +205,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl CallResult {
-    /// A result without model calls behind it.
+    /// Creates a result without model calls.
     pub fn new(status: CallStatus, content: impl Into<Value>) -> Self {
         Self {
             status,
@@ -218,13 +218,13 @@ impl CallResult {
         }
     }
 
-    /// Whether leaving the content out saves space.
+    /// Returns whether omitting the content saves space.
     pub(crate) fn may_give_way(&self) -> bool {
         self.status == CallStatus::Succeeded
             && (self.artifact.is_some() || self.content.to_string().len() > MAX_KEPT_BYTES)
     }
 
-    /// Whether anybody may have written the content. The words of a failure are the tool's words too.
+    /// Returns whether the content is untrusted. Failures contain text of the tool too.
     pub(crate) fn holds_words_of_others(&self) -> bool {
         let is_told = matches!(self.status, CallStatus::Succeeded | CallStatus::Failed | CallStatus::Unknown);
         self.open && is_told
@@ -235,50 +235,50 @@ impl CallResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallStatus {
-    /// The tool gave an output.
+    /// The tool returned an output.
     Succeeded,
     /// The tool failed.
     Failed,
     /// The call was not made: the tool is unknown, or the arguments do not fit.
     Invalid,
-    /// The call was not made: a limit, the loop guard, the taint gate or a person stood against it.
+    /// The call was not made, because of a limit, the loop guard, the taint rule or a person.
     Refused,
     /// The process stopped during the call, or its answer was lost: it may have taken effect.
     Unknown,
 }
 
-/// Reasons why an answer could not be used.
+/// Reason of feedback to the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FeedbackReason {
-    /// The output breaks its schema; counts as a repair.
+    /// The output does not fit its schema; counts as a repair.
     Repair,
-    /// The answer was cut off by the limit of output tokens; it is asked for again with a higher limit.
+    /// The answer was truncated at the limit of output tokens, and is requested with a higher limit.
     CutOff,
-    /// The work is done, and the output is asked for in its form.
+    /// The work is complete, and the output is requested in its form.
     Form,
 }
 
-/// Old parts of the conversation gave way.
+/// Compaction of old parts of the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompactStep {
-    /// Turns before this one gave way.
+    /// Turns before this one are compacted.
     pub before: u32,
-    /// Their summary; none if only the results of their calls were left out.
+    /// Their summary; `None` if only the results of their calls are omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// Results that were left out and lie in artifacts now.
+    /// Omitted results that are stored as artifacts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved: Vec<MovedResult>,
     /// Tokens of the summary's model call.
     #[serde(default)]
     pub usage: TokenUsage,
-    /// Price of the summary's model call in USD; none if the model has no price.
+    /// Price of the summary's model call in USD; `None` if the model has no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }
 
-/// A result of a call that lies in an artifact instead of the conversation.
+/// A result of a call that was moved to an artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MovedResult {
     /// Number of the turn.
@@ -293,10 +293,10 @@ pub struct MovedResult {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConversationEnd {
-    /// The output; fits its schema.
+    /// The output, valid against its schema.
     Output(Value),
     /// Name and version of the artifact that is the output.
     Artifact(String),
-    /// The reason why there is no output.
+    /// The reason why the conversation has no output.
     Fault(Fault),
 }

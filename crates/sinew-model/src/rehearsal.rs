@@ -1,6 +1,6 @@
-//! Conversations with scripted models and tools, in virtual time: the shell of tests.
+//! Runs conversations with scripted models and tools in virtual time, for tests.
 //!
-//! A rehearsal keeps its log in memory and can begin from any prefix of a log, as a process does after a crash.
+//! A rehearsal has its log in memory and can start from any prefix of a log, as after a crash.
 
 use serde_json::Value;
 
@@ -11,50 +11,50 @@ use crate::spec::{ConversationSpec, EffectClass};
 use crate::state::ConversationState;
 use crate::text::{CappedResult, cap_result, value_without_hidden};
 
-/// Most records of a rehearsal. More than any budget allows: a conversation that reaches it does not end.
+/// Maximum records of a rehearsal, above all budgets. A conversation that reaches it does not end.
 const MAX_RECORDS: usize = 20_000;
-/// Virtual milliseconds that everything takes that says nothing else.
+/// Default duration of a step, in virtual milliseconds.
 const TICK_MS: u64 = 1;
 
-/// An answer of a stub in place of a tool.
+/// Answer of a tool stub.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StubAnswer {
-    /// The output, or the reason of the failure.
+    /// Output, or reason of the failure.
     pub result: Result<Value, String>,
-    /// Virtual milliseconds until it is there.
+    /// Delay in virtual milliseconds.
     pub after_ms: u64,
-    /// Name of the artifact with the whole output, if the output is a part of it.
+    /// Name of the artifact with the whole output, if the result is truncated.
     pub artifact: Option<String>,
 }
 
-/// Everything outside a conversation: stubs of tools and people.
+/// Stubs of tools and people.
 pub trait RehearsalStubs {
-    /// Answers a call. `earlier` counts the calls of the same tool before it, as far as the log tells.
+    /// Answers a call. `earlier` is the number of earlier calls of the tool in the log.
     fn call(&mut self, call: &ToolCall, earlier: usize) -> StubAnswer;
-    /// Decides about a call: whether it may be made.
+    /// Returns whether the person approves a call.
     fn decide(&mut self, call: &ToolCall) -> bool;
-    /// Tests the condition of an approval.
+    /// Returns whether the condition of an approval applies.
     fn needs_approval(&self, condition: &str, arguments: &Value) -> bool;
 }
 
-/// Outcome of a rehearsal.
+/// Result of a rehearsal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rehearsal {
     /// The whole log.
     pub log: Vec<StepRecord>,
     /// The fold of the log.
     pub state: ConversationState,
-    /// Virtual time at the end, in milliseconds since 1970.
+    /// Virtual time at the end, in milliseconds since the Unix epoch.
     pub now: u64,
 }
 
 impl Rehearsal {
-    /// The end; none if the conversation never ends.
+    /// Returns the end; `None` if the conversation does not end.
     pub fn end(&self) -> Option<&ConversationEnd> {
         self.state.end.as_ref()
     }
 
-    /// Names of the tools that were called, in order.
+    /// Returns the names of the called tools, in order.
     pub fn calls(&self) -> Vec<&str> {
         let all = self.state.exchanges.iter().flat_map(|one| one.answer.calls.iter().zip(&one.calls));
         let made = all.filter(|(_, call)| {
@@ -65,7 +65,7 @@ impl Rehearsal {
     }
 }
 
-/// Plays a conversation from a prefix of its log to the end, as one process (`by`) does. An empty prefix begins it.
+/// Runs a conversation from a prefix of its log, which may be empty, to the end, as process `by`.
 pub fn rehearse(
     spec: &ConversationSpec,
     script: &ModelScript,
@@ -177,7 +177,7 @@ impl Shell<'_> {
         }
     }
 
-    /// The person's decision; a question in words is answered by the stub of its tool.
+    /// Returns the person's decision. The stub of the tool answers a question.
     fn decision(
         &mut self,
         question: &PersonQuestion,
@@ -217,14 +217,14 @@ impl Shell<'_> {
 /// Finding of [`crash_everywhere`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct CrashFinding {
-    /// Records before the crash.
+    /// Number of records before the crash.
     pub records: usize,
     /// The difference.
     pub problem: String,
 }
 
-/// Plays a conversation once more from every prefix of its log, and compares ends and effects with the whole one.
-/// `stubs` makes new stubs for each time. Returns the first difference.
+/// Runs a conversation again from each prefix of its log, and compares end and effects. `stubs`
+/// creates the stubs of a run. Returns the first difference.
 pub fn crash_everywhere<S: RehearsalStubs>(
     spec: &ConversationSpec,
     script: &ModelScript,

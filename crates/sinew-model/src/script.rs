@@ -1,16 +1,16 @@
-//! A model that answers out of a file: for tests, examples and machines without a key.
+//! A model that answers from a file, for tests, examples and machines without a key.
 //!
 //! ```yaml
 //! - {call: {peer_Courier: {order_id: A-17}}}         # one call, or several members for several calls
 //! - {answer: {text: On its way.}}                    # the output
-//! - {text: "some words"}                             # words as they are
+//! - {text: "some words"}                             # plain text
 //! - {raw: {choices: […]}}                            # a whole answer of a chat completion
 //! - {refuse: "I will not"}                           # the model refuses
-//! - {length: "cut of"}                               # the answer is cut off
-//! - {error: {status: 429, retry_after: 2}}           # the provider refuses
-//! - {turn: {…}, prompt: {…}}                         # a recorded answer, and the question that it belongs to
+//! - {length: "cut of"}                               # the answer is truncated
+//! - {error: {status: 429, retry_after: 2}}           # the provider returns an error
+//! - {turn: {…}, prompt: {…}}                         # a recorded answer, and its prompt
 //! - {miss: {…}, prompt: {…}}                         # a recorded refusal
-//! - {when: refund, text: "some words"}               # the first answer whose `when` is in the instruction or last message
+//! - {when: refund, text: "some words"}               # the first answer whose `when` is in the prompt
 //! ```
 
 use serde_json::{Map, Value, json};
@@ -37,18 +37,18 @@ pub struct BadModelScript {
     pub problem: String,
 }
 
-/// Keys of an answer, one of them each.
+/// Keys of an answer, exactly one of which is set.
 const KINDS: [&str; 10] =
     ["call", "answer", "text", "echo", "raw", "refuse", "length", "error", "turn", "miss"];
-/// Keys that may stand beside those.
+/// Additional keys.
 const BESIDE: [&str; 3] = ["usage", "when", "prompt"];
-/// Most differences between two questions that a refusal tells.
+/// Maximum differences between two prompts in a refusal.
 const MAX_TOLD_DIFFERENCES: usize = 5;
-/// Longest text of a difference, in characters.
+/// Maximum characters of a difference.
 const MAX_DIFFERENCE_CHARS: usize = 120;
 
 impl ModelScript {
-    /// Reads answers. Each is an object with one of the known keys; `usage` may stand beside it.
+    /// Parses answers. Each is an object with one of the known keys, and optional additional keys.
     pub fn read(answers: &[Value]) -> Result<Self, BadModelScript> {
         for (index, answer) in answers.iter().enumerate() {
             let bad = |problem: &str| BadModelScript { index, problem: problem.to_owned() };
@@ -74,23 +74,23 @@ impl ModelScript {
         Ok(Self { answers: answers.to_vec() })
     }
 
-    /// A script that answers every prompt with a small value that fits the asked form.
+    /// Creates a script that answers each prompt with a small value of the requested form.
     pub fn echo() -> Self {
         Self { answers: vec![json!({ "echo": true })] }
     }
 
-    /// Number of answers.
+    /// Returns the number of answers.
     pub fn len(&self) -> usize {
         self.answers.len()
     }
 
-    /// Whether there are no answers.
+    /// Returns whether the script has no answers.
     pub fn is_empty(&self) -> bool {
         self.answers.is_empty()
     }
 
-    /// The answer to a prompt, or why there is none. `asked` counts earlier calls of the model; the last answer repeats
-    /// only if it is an `echo`.
+    /// Returns the answer to a prompt, or a refusal. `asked` is the number of earlier calls of the
+    /// model. The last answer repeats only if it is an `echo`.
     pub fn answer(&self, asked: usize, prompt: &Prompt) -> Result<ModelTurn, ModelRefusal> {
         let last_echo = || self.answers.last().filter(|answer| answer.get("echo").is_some());
         let Some(answer) = self.matching(asked, prompt).or_else(last_echo) else {
@@ -119,7 +119,7 @@ impl ModelScript {
         Ok(turn)
     }
 
-    /// The answer at this position; with `when`, the first whose words stand in the system text or the last message.
+    /// Returns the answer at this position, or the first whose `when` is in system text or last message.
     fn matching(&self, asked: usize, prompt: &Prompt) -> Option<&Value> {
         if self.answers.iter().all(|answer| answer.get("when").is_none()) {
             return self.answers.get(asked);
@@ -170,7 +170,7 @@ fn turn_of(answer: &Value, prompt: &Prompt) -> Result<ModelTurn, ModelRefusal> {
     }
 }
 
-/// The first differences between a recorded question and the one that is asked, each with its place.
+/// Returns the first differences between a recorded prompt and the actual one, with their locations.
 fn differences(recorded: &Value, asked: &Value) -> Vec<String> {
     let mut found = Vec::new();
     add_differences("", recorded, asked, &mut found);
@@ -203,7 +203,7 @@ fn add_differences(place: &str, recorded: &Value, asked: &Value, found: &mut Vec
     }
 }
 
-/// Two values from the place on where they differ.
+/// Formats two values from their first difference.
 fn told_difference(one: &Value, other: &Value) -> (String, String) {
     const BEFORE: usize = 20;
     let (one, other) = (one.to_string(), other.to_string());
@@ -222,7 +222,7 @@ fn read_raw(bytes: &[u8]) -> Result<ModelTurn, ModelRefusal> {
     reader.end()
 }
 
-/// A turn with calls: an object of names and arguments, or a list of such objects where a name comes twice.
+/// Builds a turn with calls from an object of names and arguments, or a list of such objects.
 fn calling(calls: &Value) -> ModelTurn {
     let lists = calls.as_array().map_or(std::slice::from_ref(calls), Vec::as_slice);
     let members = lists.iter().filter_map(Value::as_object).flatten();
@@ -231,7 +231,7 @@ fn calling(calls: &Value) -> ModelTurn {
         .map(|(number, (tool, arguments))| RequestedCall {
             id: format!("call_{number}"),
             tool: tool.clone(),
-            // A text stands for arguments that are not JSON.
+            // A text is for arguments that are not JSON.
             arguments: arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned),
         })
         .collect();
@@ -242,7 +242,7 @@ fn calling(calls: &Value) -> ModelTurn {
     ModelTurn { verbatim, calls, ..ModelTurn::default() }
 }
 
-/// A turn that hands over an output in the form that the prompt asks for.
+/// Builds a turn with an output in the form that the prompt requests.
 fn answering(output: &Value, prompt: &Prompt) -> ModelTurn {
     if prompt.tools.iter().any(|tool| tool.name == ANSWER_TOOL) {
         let arguments = wrapped(
@@ -269,14 +269,14 @@ fn answering(output: &Value, prompt: &Prompt) -> ModelTurn {
     ModelTurn { verbatim: json!({"role": "assistant", "content": text}), text, ..ModelTurn::default() }
 }
 
-/// The output as a member, where the asked form has the one member `value` and the output has another form.
+/// Wraps the output if the requested form has the only member `value` and the output does not.
 fn wrapped(output: &Value, schema: &Value) -> Value {
     let only = schema["properties"].as_object().is_some_and(|p| p.len() == 1 && p.contains_key("value"));
     let is_wrapped = output.as_object().is_some_and(|members| members.contains_key("value"));
     if only && !is_wrapped { json!({ "value": output }) } else { output.clone() }
 }
 
-/// The words or the results that came last.
+/// Returns the text of the last message or its results.
 fn last_message(prompt: &Prompt) -> String {
     match prompt.messages.last() {
         Some(PromptMessage::Results { results }) => {
@@ -294,7 +294,7 @@ fn last_words(prompt: &Prompt) -> &str {
     words.unwrap_or_default()
 }
 
-/// A value that fits the asked form, with the last message in its texts.
+/// Returns a value of the requested form, with the last message in its texts.
 fn echo_of(prompt: &Prompt) -> Value {
     let said = last_words(prompt);
     let tool = prompt.tools.iter().find(|tool| tool.name == ANSWER_TOOL);
@@ -304,7 +304,7 @@ fn echo_of(prompt: &Prompt) -> Value {
         _ => return json!({ "text": said }),
     };
     let value = sample(schema, schema, said, 0);
-    // Constraints that a sample does not follow are the reader's to report.
+    // The reader of the answer reports constraints that the sample violates.
     match Schema::compile(schema) {
         Ok(compiled) if compiled.check(&value).is_ok() => value,
         _ => sample(schema, schema, "text", 0),

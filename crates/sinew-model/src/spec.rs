@@ -1,4 +1,4 @@
-//! Everything that is fixed before a conversation begins: models, tools, budgets, the form of the output.
+//! The specification of a conversation: models, tools, budgets, the form of the output.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use sinew_source::Schema;
 use crate::form_bounds::FormBounds;
 use crate::turn::TokenUsage;
 
-/// Everything that is fixed before a conversation begins.
+/// The specification of a conversation, fixed before its start.
 #[derive(Clone, Debug)]
 pub struct ConversationSpec {
-    /// Id under which calls get their keys: the same for all attempts of one activation.
+    /// Id from which the keys of calls are derived, identical for all attempts of an activation.
     pub activation: String,
     /// System texts, in order: instruction, skills, the instruction of the node.
     pub system: Vec<String>,
@@ -24,29 +24,29 @@ pub struct ConversationSpec {
     pub input: String,
     /// Models in the order in which they are tried. Never empty.
     pub models: Vec<ModelSpec>,
-    /// Number of the model that writes summaries, in `models`.
+    /// Index in `models` of the model that writes summaries.
     pub summary_model: usize,
-    /// Classes of refusals after which the next model is asked, beside unavailable ones.
+    /// Classes of refusals after which the next model is called.
     pub fallback: FallbackRule,
-    /// Tools that the model may call.
+    /// Tools that the model can call.
     pub tools: Arc<Vec<ToolSpec>>,
     /// Form of the output.
     pub output: OutputSpec,
     /// Limits of the whole conversation, over all attempts.
     pub budget: BudgetSpec,
-    /// When old parts give way.
+    /// Rule of compaction.
     pub compaction: CompactionSpec,
-    /// Rule for calls that act, once words of anybody are in the conversation.
+    /// Rule for calls with side effects after untrusted text entered the conversation.
     pub taint: TaintRule,
-    /// Whether the conversation holds words of anybody from the beginning.
+    /// Whether the conversation contains untrusted text from its start.
     pub tainted: bool,
-    /// Rule for calls whose fate a crash left open.
+    /// Rule for calls that a crash interrupted and that may have taken effect.
     pub on_unknown: UnknownRule,
     /// Key of the provider's prompt cache: the digest of the agent file.
     pub cache_key: String,
 }
 
-/// A model, as a conversation uses it.
+/// A model of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelSpec {
     /// Name in the agent file.
@@ -55,11 +55,11 @@ pub struct ModelSpec {
     pub provider: Provider,
     /// The provider's name of the model.
     pub model: String,
-    /// Largest prompt and answer together, in tokens.
+    /// Maximum tokens of prompt and answer together.
     pub context: u64,
-    /// Longest answer, in tokens.
+    /// Maximum tokens of an answer.
     pub max_output: u64,
-    /// Most that texts and lists of an answer in a form may hold, where the provider enforces schemas.
+    /// Limits of texts and lists in an answer, if the provider enforces schemas.
     pub bounds: FormBounds,
     /// Abilities of the model and its server.
     pub abilities: ModelAbilities,
@@ -67,15 +67,15 @@ pub struct ModelSpec {
     pub temperature: Option<f64>,
     /// Seed of the sampling.
     pub seed: Option<i64>,
-    /// Effort of reasoning, in the provider's word.
+    /// Reasoning effort, in the provider's terms.
     pub reasoning: Option<String>,
     /// Further members of the request's body.
     pub extra: Map<String, Value>,
     /// Price in USD per million tokens.
     pub price: Option<TokenPrice>,
-    /// Tries in place after the first, before the next model.
+    /// Retries before the next model.
     pub retries: u32,
-    /// Whether the inventor of the interface serves the model itself; other servers know fewer words of it.
+    /// Whether the vendor of the API serves the model; other servers support a subset of it.
     pub is_original: bool,
 }
 
@@ -88,12 +88,12 @@ pub enum Provider {
     Anthropic,
     /// `generateContent` of Gemini.
     Gemini,
-    /// Answers out of a file.
+    /// Answers from a file.
     Script,
 }
 
 impl Provider {
-    /// The word used in agent files, metrics and traces.
+    /// Returns the name in agent files, metrics and traces.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
@@ -109,11 +109,11 @@ impl Provider {
 pub struct ModelAbilities {
     /// How the model calls tools.
     pub tools: ToolAbility,
-    /// How the model is held to a schema.
+    /// How a schema is enforced.
     pub schema: SchemaAbility,
-    /// Whether answers arrive in pieces.
+    /// Whether answers are streamed.
     pub stream: bool,
-    /// Whether one answer may hold several calls.
+    /// Whether an answer can contain several calls.
     pub parallel: bool,
 }
 
@@ -122,13 +122,13 @@ pub struct ModelAbilities {
 pub enum ToolAbility {
     /// Through the provider's interface.
     Native,
-    /// Through its output, which a schema holds to `{tool, arguments}` or `{answer}`.
+    /// Through its output, which a schema constrains to `{tool, arguments}` or `{answer}`.
     Schema,
     /// Not at all.
     None,
 }
 
-/// How a model is held to a schema.
+/// How a schema is enforced for a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemaAbility {
     /// The provider enforces the schema.
@@ -146,12 +146,12 @@ pub struct TokenPrice {
     pub input: f64,
     /// Of the answer.
     pub output: f64,
-    /// Of the part of the prompt that came out of the provider's cache; the price of the prompt if left out.
+    /// Of cached prompt tokens; `None` for the price of the prompt.
     pub cached: Option<f64>,
 }
 
 impl TokenPrice {
-    /// Price of these tokens in USD.
+    /// Returns the price of these tokens in USD.
     pub fn of(&self, usage: TokenUsage) -> f64 {
         let fresh = usage.input.saturating_sub(usage.cached);
         let cached = usage.cached.min(usage.input);
@@ -163,7 +163,7 @@ impl TokenPrice {
     }
 }
 
-/// After which refusals the next model is asked.
+/// Refusals after which the next model is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "one answer for each class of refusals")]
 pub struct FallbackRule {
@@ -177,32 +177,32 @@ pub struct FallbackRule {
     pub refused: bool,
 }
 
-/// A tool, as a conversation uses it.
+/// A tool of a conversation.
 #[derive(Clone, Debug)]
 pub struct ToolSpec {
-    /// Name, description and parameters, as the model is told.
+    /// Name, description and parameters for the model.
     pub declaration: ToolDeclaration,
-    /// Compiled parameters; none if any object is taken.
+    /// Compiled parameters; `None` to accept any object.
     pub parameters: Option<Schema>,
     /// Origin of the results, such as `peer:Courier` or `mcp:files/read_text_file`.
     pub source: String,
     /// Effect of a repeated call.
     pub effect: EffectClass,
-    /// Whether results may hold words of anybody.
+    /// Whether results can contain untrusted text.
     pub open: bool,
     /// When a person must allow a call.
     pub approval: ApprovalRule,
-    /// Most calls in a conversation.
+    /// Maximum calls in a conversation.
     pub limit: Option<u32>,
-    /// Most bytes of a result in the conversation.
+    /// Maximum bytes of a result in the conversation.
     pub max_result: usize,
 }
 
-/// Source of the tool whose calls are questions to a person.
+/// Source of the tool that sends questions to people.
 pub const PERSON_SOURCE: &str = "builtin:ask_person";
 
 impl ToolSpec {
-    /// Whether a call is a question to a person, and the answer its result.
+    /// Returns whether calls are questions to a person, whose answers are the results.
     pub fn asks_person(&self) -> bool {
         self.source == PERSON_SOURCE
     }
@@ -211,9 +211,9 @@ impl ToolSpec {
 /// Effect of a repeated call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EffectClass {
-    /// No effect: the tool only reads.
+    /// No effect: the tool is read-only.
     Read,
-    /// No second effect: the receiver recognises the key.
+    /// No second effect: the receiver deduplicates by the key.
     Repeat,
     /// A second effect. Made at most once.
     Once,
@@ -226,18 +226,18 @@ pub enum ApprovalRule {
     Never,
     /// Always.
     Always,
-    /// When the shell's test of the arguments says so.
+    /// If the shell's test of the arguments returns true.
     When(Arc<str>),
 }
 
 /// Form of the output.
 #[derive(Clone, Debug)]
 pub struct OutputSpec {
-    /// JSON Schema of the output; none means `{text: string}`.
+    /// JSON Schema of the output; `None` means `{text: string}`.
     pub schema: Option<OutputSchema>,
-    /// How the model is brought to the form.
+    /// How the form is enforced.
     pub mode: OutputMode,
-    /// Times that an output that breaks its schema goes back to the model.
+    /// Maximum times that an invalid output is returned to the model.
     pub repairs: u32,
 }
 
@@ -250,29 +250,29 @@ pub struct OutputSchema {
     pub compiled: Schema,
 }
 
-/// How a model is brought to the form of the output.
+/// How the form of the output is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputMode {
-    /// The best that the model can: native, else tool, else text.
+    /// The best mode that the model supports: native, else tool, else text.
     Auto,
-    /// The provider holds the answer to the schema.
+    /// The provider enforces the schema.
     Native,
     /// The model calls a final tool `answer`.
     Tool,
     /// The outermost JSON of the answer's text.
     Text,
-    /// The answer names an artifact. Accepted in every mode.
+    /// The answer names an artifact. Accepted in all modes.
     Marker,
 }
 
 /// Limits of a conversation, over all attempts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetSpec {
-    /// Model calls, lost ones included.
+    /// Model calls, including lost ones.
     pub turns: u32,
-    /// Calls of tools that were made.
+    /// Tool calls.
     pub tool_calls: u32,
-    /// Calls that run at the same time.
+    /// Concurrent tool calls.
     pub parallel: u32,
     /// Tokens of all prompts.
     pub input_tokens: u64,
@@ -280,13 +280,13 @@ pub struct BudgetSpec {
     pub output_tokens: u64,
     /// Price of all model calls in USD.
     pub cost_usd: Option<f64>,
-    /// Milliseconds from the first begin to the end, without waiting for people.
+    /// Milliseconds from the first start to the end, without waiting for people.
     pub wall_ms: u64,
     /// Milliseconds of waiting for people.
     pub waiting_ms: u64,
-    /// Equal calls with equal results that are still made.
+    /// Consecutive equal calls with equal results.
     pub repeats: u32,
-    /// Whether the last allowed turn asks for the answer without tools.
+    /// Whether the last allowed turn requests the answer without tools.
     pub last_word: bool,
 }
 
@@ -307,12 +307,12 @@ impl Default for BudgetSpec {
     }
 }
 
-/// When old parts of a conversation give way.
+/// Rule of compaction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompactionSpec {
-    /// Part of the model's context that a prompt may fill.
+    /// Fraction of the model's context that a prompt can fill.
     pub at: f64,
-    /// Last turns that stay.
+    /// Number of last turns to keep.
     pub keep_turns: u32,
 }
 
@@ -322,10 +322,10 @@ impl Default for CompactionSpec {
     }
 }
 
-/// Rule for calls that act, once words of anybody are in the conversation.
+/// Rule for calls with side effects after untrusted text entered the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaintRule {
-    /// A person must allow them.
+    /// They require approval.
     Approve,
     /// They are refused.
     Deny,
@@ -333,29 +333,29 @@ pub enum TaintRule {
     Allow,
 }
 
-/// Rule for calls whose fate a crash left open.
+/// Rule for calls that a crash interrupted and that may have taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownRule {
-    /// The model is told.
+    /// The model receives a message.
     Tell,
-    /// A person decides whether the call is made again.
+    /// A person decides whether to repeat the call.
     Ask,
     /// The conversation fails.
     Fail,
 }
 
 impl ConversationSpec {
-    /// The tool of this name, as the model is told.
+    /// Returns the tool that has this name for the model.
     pub fn tool(&self, name: &str) -> Option<&ToolSpec> {
         self.tools.iter().find(|tool| tool.declaration.name == name)
     }
 
-    /// The model of this alias.
+    /// Returns the model of this alias.
     pub fn model(&self, alias: &str) -> Option<&ModelSpec> {
         self.models.iter().find(|model| model.alias == alias)
     }
 
-    /// Key of the call at this position.
+    /// Returns the key of the call at this position.
     pub fn call_key(&self, reset: u32, turn: u32, index: u32) -> String {
         sinew_protocol::id::call_key(&self.activation, reset, turn, index)
     }

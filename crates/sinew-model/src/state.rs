@@ -9,50 +9,50 @@ use crate::record::{
 };
 use crate::turn::{ModelRefusal, ModelTurn, RefusalKind, TokenUsage};
 
-/// Bytes of JSON that make about one token.
+/// Approximate bytes of JSON per token.
 const BYTES_PER_TOKEN: f64 = 3.5;
 
 /// State of a conversation: the fold of its log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConversationState {
-    /// When the conversation began, in milliseconds since 1970; none for an empty log.
+    /// Start of the conversation, in milliseconds since the Unix epoch; `None` for an empty log.
     pub begun_at: Option<u64>,
-    /// The process that wrote the last begin.
+    /// Process that wrote the last start record.
     pub writer: String,
-    /// The last begin.
+    /// Last start record.
     pub begin: Option<StartStep>,
-    /// Number of begins.
+    /// Number of start records.
     pub begins: u32,
-    /// Begins at the end of the log that nothing followed.
+    /// Number of start records at the end of the log.
     pub idle_begins: u32,
-    /// Number of begins that made earlier turns void.
+    /// Number of start records that discarded earlier turns.
     pub resets: u32,
-    /// Turns that count, oldest first.
+    /// Turns since the last reset, oldest first.
     pub exchanges: Vec<Exchange>,
-    /// Turns before this one lost the results of their calls.
+    /// The results of calls in turns before this one are omitted.
     pub results_before: u32,
     /// Turns before this one are replaced by their summary.
     pub summary: Option<(u32, String)>,
-    /// Model calls without a turn since the last turn.
+    /// Failed model calls since the last turn.
     pub misses: Vec<MissedAsk>,
-    /// Refusals for the length of the prompt since the last turn.
+    /// Refusals of too long prompts since the last turn.
     pub overlong_asks: u32,
-    /// The model call that was begun last, if its outcome is not known.
+    /// Last model call, if its result is unknown.
     pub open_ask: Option<AskStep>,
-    /// Sums over the whole log, void turns included.
+    /// Sums over the whole log, including discarded turns.
     pub totals: ConversationTotals,
     /// Earlier conversations of the session, oldest first.
     pub session: Vec<SessionTurn>,
-    /// Whether a result may hold words of anybody.
+    /// Whether a result can contain untrusted text.
     pub tainted: bool,
-    /// Tokens per byte of the last prompt, as the provider counted; none before the first turn.
+    /// Tokens per byte of the last prompt, as the provider counted; `None` before the first turn.
     pub tokens_per_byte: Option<f64>,
-    /// The end, if there is one.
+    /// The end, if the conversation has ended.
     pub end: Option<ConversationEnd>,
     last_ask_bytes: u64,
 }
 
-/// A model call without a turn.
+/// A failed model call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissedAsk {
     /// The model.
@@ -72,12 +72,12 @@ pub struct Exchange {
     pub answer: ModelTurn,
     /// The calls of the answer, in the model's order.
     pub calls: Vec<CallState>,
-    /// Words to the model about the answer.
+    /// Feedback to the model about the answer.
     pub feedback: Option<(FeedbackReason, String)>,
 }
 
 impl Exchange {
-    /// The tool of a call whose fate nobody knows.
+    /// Returns the tool of a call that may have taken effect.
     pub(crate) fn tool_of_unknown_fate(&self) -> Option<&str> {
         let is_unknown = |call: &CallState| {
             call.result.as_ref().is_some_and(|result| result.status == CallStatus::Unknown)
@@ -90,9 +90,9 @@ impl Exchange {
 /// State of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallState {
-    /// Number of begins when the call was recorded as begun; none if it was not.
+    /// Number of start records when the call was recorded as started; `None` if it was not.
     pub begun_in: Option<u32>,
-    /// When a person was asked, in milliseconds since 1970.
+    /// Time of the question to a person, in milliseconds since the Unix epoch.
     pub asked_at: Option<u64>,
     /// The person's decision.
     pub decision: Option<PersonDecision>,
@@ -103,7 +103,7 @@ pub struct CallState {
 /// A person's decision about a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersonDecision {
-    /// Whether the call may be made.
+    /// Whether the call is approved.
     pub approved: bool,
     /// Identity of the person; empty if unknown.
     pub by_person: String,
@@ -120,33 +120,33 @@ pub struct ConversationTotals {
     pub cost_usd: f64,
     /// Turns.
     pub turns: u32,
-    /// Model calls whose outcome a crash lost.
+    /// Model calls whose result a crash lost.
     pub lost_asks: u32,
-    /// Model calls that gave no turn.
+    /// Failed model calls.
     pub misses: u32,
     /// Model calls that wrote summaries.
     pub summaries: u32,
-    /// Calls that were made.
+    /// Tool calls that were made.
     pub tool_calls: u32,
-    /// Calls that were not valid: unknown tool, or arguments that do not fit.
+    /// Invalid calls: unknown tool, or arguments that do not fit.
     pub invalid_calls: u32,
-    /// Calls whose fate a crash left open.
+    /// Calls that a crash interrupted and that may have taken effect.
     pub unknown_calls: u32,
     /// Milliseconds of waiting for people.
     pub waited_ms: u64,
-    /// Model calls of the agents and workflows that were called, and of nested conversations.
+    /// Model calls of called agents and workflows, and of nested conversations.
     pub children: ModelTotals,
-    /// The part of `children` that nested conversations made, within the budget of this one.
+    /// The part of `children` from nested conversations, which counts against this budget.
     pub nested: ModelTotals,
 }
 
 impl ConversationState {
-    /// Folds a log without its nested conversations. Records that contradict the log before them change nothing.
+    /// Folds a log without its nested conversations. Ignores records that contradict earlier ones.
     pub fn fold<'a>(records: impl IntoIterator<Item = &'a StepRecord>) -> Self {
         Self::fold_within(records, None)
     }
 
-    /// Folds one conversation of a log: the one nested behind the call of this key, or that of the task itself.
+    /// Folds one conversation of a log: the nested one of the call with this key, or that of the task.
     pub fn fold_within<'a>(records: impl IntoIterator<Item = &'a StepRecord>, within: Option<&str>) -> Self {
         let mut state = Self::default();
         for record in records.into_iter().filter(|record| record.within.as_deref() == within) {
@@ -197,7 +197,7 @@ impl ConversationState {
             StepBody::Call(call) => {
                 let now = self.begins;
                 self.change(call, |call| {
-                    // A later crash leaves the fate of this call open again: an earlier decision does not cover it.
+                    // A crash may interrupt the call again; an earlier decision must not apply then.
                     *call = CallState { begun_in: Some(now), ..CallState::default() };
                 });
             }
@@ -320,7 +320,7 @@ impl ConversationState {
         }
     }
 
-    /// Changes a call that has no result yet.
+    /// Changes a call without a result.
     fn change(&mut self, at: &CallPosition, change: impl FnOnce(&mut CallState)) {
         let exchange = self.exchanges.last_mut().filter(|exchange| exchange.turn == at.turn);
         let call = exchange.and_then(|exchange| exchange.calls.get_mut(at.index as usize));
@@ -329,7 +329,7 @@ impl ConversationState {
         }
     }
 
-    /// Results that are left out with the turns before this one and lie in no artifact yet: turn, number of the call, content.
+    /// Returns results of turns before this one to move to artifacts: turn, index of the call, content.
     pub fn results_to_move(&self, before: u32) -> impl Iterator<Item = (u32, u32, &Value)> {
         let leaving = self.results_before..before;
         let exchanges = self.exchanges.iter().filter(move |exchange| leaving.contains(&exchange.turn));
@@ -342,31 +342,31 @@ impl ConversationState {
         })
     }
 
-    /// Number of the turn that comes next.
+    /// Returns the number of the next turn.
     pub fn next_turn(&self) -> u32 {
         self.exchanges.last().map_or(0, |last| last.turn.saturating_add(1))
     }
 
-    /// Model calls whose outcome is in the log.
+    /// Returns the number of model calls whose result is in the log.
     pub fn answered_asks(&self) -> u32 {
         self.totals.turns.saturating_add(self.totals.misses).saturating_add(self.totals.summaries)
     }
 
-    /// Estimated tokens of a text of so many bytes, corrected by the provider's last count.
+    /// Estimates the tokens of `bytes` of text, calibrated by the provider's last count.
     pub(crate) fn estimated_tokens(&self, bytes: u64) -> u64 {
         let per_byte = self
             .tokens_per_byte
             .filter(|ratio| (0.02..=2.0).contains(ratio))
             .unwrap_or(1.0 / BYTES_PER_TOKEN);
         let tokens = bytes as f64 * per_byte;
-        // A prompt has far fewer bytes than this number could lose.
+        // A prompt has too few bytes for the conversion to lose precision.
         #[expect(clippy::cast_sign_loss, reason = "bytes and ratio are positive")]
         let tokens = tokens as u64;
         tokens
     }
 
-    /// Estimates the tokens of a model call that its provider did not count, or told in numbers that cannot be read. A prompt and
-    /// an answer are never without tokens.
+    /// Estimates the tokens of a model call for which the provider reported no valid count. Prompts and
+    /// answers always have tokens.
     pub fn estimate_usage(&self, prompt_bytes: u64, answer: &mut ModelTurn) {
         let answer_bytes = if answer.verbatim.is_null() {
             let calls = answer.calls.iter().map(|call| call.tool.len() + call.arguments.len());
@@ -385,18 +385,18 @@ impl ConversationState {
         }
     }
 
-    /// Tokens of prompts and of answers, nested conversations included.
+    /// Returns the tokens of prompts and of answers, including nested conversations.
     pub fn spent_tokens(&self) -> (u64, u64) {
         let ConversationTotals { usage, nested, .. } = &self.totals;
         (usage.input.saturating_add(nested.input_tokens), usage.output.saturating_add(nested.output_tokens))
     }
 
-    /// Price in USD, nested conversations included.
+    /// Returns the price in USD, including nested conversations.
     pub fn spent_usd(&self) -> f64 {
         self.totals.cost_usd + self.totals.nested.cost_usd.unwrap_or(0.0)
     }
 
-    /// Model calls that count against the budget of turns.
+    /// Returns the number of model calls that count against the budget of turns.
     pub fn counted_asks(&self) -> u32 {
         self.totals.turns.saturating_add(self.totals.lost_asks).saturating_add(self.totals.summaries)
     }

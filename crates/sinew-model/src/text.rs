@@ -1,8 +1,8 @@
-//! Text of tools on its way to a model: without hidden characters, and not longer than allowed.
+//! Sanitises and truncates text of tools for a model.
 
 use serde_json::Value;
 
-/// Removes control characters (line feed and tab stay) and characters that hide text or change its direction.
+/// Removes control characters (except line feed and tab) and those that hide or reorder text.
 pub fn without_hidden(text: &str) -> String {
     text.chars().filter(|&c| matches!(c, '\n' | '\t') || !(c.is_control() || is_hidden(c))).collect()
 }
@@ -13,7 +13,7 @@ fn is_hidden(c: char) -> bool {
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The same for all texts of a value, keys included.
+/// Applies [`without_hidden`] to all texts and keys of a value.
 pub fn value_without_hidden(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(without_hidden(text)),
@@ -27,17 +27,17 @@ pub fn value_without_hidden(value: &Value) -> Value {
     }
 }
 
-/// A result that may be too long for a conversation.
+/// A result, truncated if it is too long for a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CappedResult {
-    /// The result as it is.
+    /// The unchanged result.
     Whole(Value),
-    /// The beginning and the end of the result as text.
+    /// Start and end of the result as text.
     Cut(String),
 }
 
-/// Cuts a result whose JSON is longer than so many bytes: three quarters of the room for the beginning, the rest for the
-/// end, and between them the number of bytes that were left out.
+/// Truncates a result whose JSON exceeds `max_bytes`: three quarters for the start, the rest for the
+/// end, and between them the number of omitted bytes.
 pub fn cap_result(value: &Value, max_bytes: usize) -> CappedResult {
     let text = match value {
         Value::String(text) => text.clone(),
@@ -66,7 +66,7 @@ fn ceil_boundary(text: &str, mut at: usize) -> usize {
     at
 }
 
-/// The JSON of a value with the keys of all objects in order: equal for equal values.
+/// Returns canonical JSON with sorted keys, identical for equal values.
 pub fn canonical(value: &Value) -> String {
     fn sorted(value: &Value) -> Value {
         match value {
@@ -85,7 +85,7 @@ pub fn canonical(value: &Value) -> String {
     sorted(value).to_string()
 }
 
-/// At most so many characters of a text, with `…` where more follow.
+/// Returns at most `max_chars` characters of a text, and `…` if it was truncated.
 pub fn shortened(text: &str, max_chars: usize) -> String {
     match text.char_indices().nth(max_chars) {
         Some((at, _)) => format!("{}…", &text[..at]),

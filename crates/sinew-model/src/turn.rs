@@ -1,17 +1,17 @@
-//! One answer of a language model, and the reasons why there is none.
+//! An answer of a language model, or its refusal.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// An answer of a language model, complete.
+/// A complete answer of a language model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelTurn {
-    /// The assistant message as the provider wrote it; sent back unchanged to the same provider.
+    /// The assistant message in the provider's encoding, sent back unchanged to the same provider.
     pub verbatim: Value,
     /// Text of the answer, without reasoning.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// Tools that the model wants called, in its order.
+    /// Tool calls that the model requests, in its order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<RequestedCall>,
     /// Why the model stopped.
@@ -24,14 +24,14 @@ pub struct ModelTurn {
     pub model: String,
 }
 
-/// A call that a model asked for. Everything in it is the model's word.
+/// A call that a model requested. All its fields are untrusted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestedCall {
     /// The provider's id of the call, unique within its turn.
     pub id: String,
-    /// Name of the tool, as the model wrote it.
+    /// Name of the tool, unchecked.
     pub tool: String,
-    /// The arguments, as the model wrote them; not necessarily JSON.
+    /// Arguments, unchecked; not necessarily JSON.
     pub arguments: String,
 }
 
@@ -42,7 +42,7 @@ pub enum FinishReason {
     /// The answer is complete, or waits for the results of its calls.
     #[default]
     Stop,
-    /// The limit of output tokens was reached; the end of the answer is missing.
+    /// The limit of output tokens was reached, so the end of the answer is missing.
     Length,
 }
 
@@ -50,15 +50,15 @@ pub enum FinishReason {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TokenUsage {
-    /// Tokens of the prompt, cached ones included.
+    /// Tokens of the prompt, including cached ones.
     pub input: u64,
-    /// Tokens of the answer, reasoning included.
+    /// Tokens of the answer, including reasoning.
     pub output: u64,
-    /// Tokens of the prompt that came out of the provider's cache.
+    /// Tokens of the prompt from the provider's cache.
     pub cached: u64,
     /// Tokens of reasoning.
     pub reasoning: u64,
-    /// Whether tokens of the prompt or the answer are estimated from bytes, because the provider told none.
+    /// Whether tokens of prompt or answer are estimated, because the provider reported none.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
 }
@@ -74,52 +74,52 @@ impl TokenUsage {
     }
 }
 
-/// A piece of an answer that is still arriving.
+/// A delta of a streamed answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnDelta {
     /// More text of the answer.
     Text(String),
-    /// The model began a call of this tool.
+    /// The model started a call of this tool.
     Call(String),
 }
 
-/// Why a model call gave no turn.
+/// Reason why a model call failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRefusal {
-    /// Class of the reason; decides what happens next.
+    /// Class of the reason, which determines the next step.
     pub kind: RefusalKind,
     /// One sentence for a person, without secrets.
     pub message: String,
-    /// Time after which the provider wants to be asked again, in milliseconds.
+    /// Delay that the provider requested before a retry, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
 
-/// Classes of reasons why a model call gave no turn.
+/// Class of a failed model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalKind {
     /// Broken or overloaded server, lost connection, timeout, unreadable or oversized answer.
     Unavailable,
-    /// The provider limits how often it is asked (429).
+    /// The provider limits the rate of requests (429).
     Limited,
     /// The key is missing or not accepted, or the request is not valid.
     Denied,
     /// The prompt does not fit the model's context.
     ContextTooLong,
-    /// The provider's filter stopped the prompt or the answer.
+    /// The provider's filter blocked the prompt or the answer.
     Filtered,
     /// The model refuses to answer.
     Refused,
 }
 
 impl ModelRefusal {
-    /// A refusal without a time to wait.
+    /// Creates a refusal without a delay.
     pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), retry_after_ms: None }
     }
 
-    /// An answer that cannot be read.
+    /// Creates the refusal for an unreadable answer.
     pub(crate) fn unreadable(problem: impl std::fmt::Display) -> Self {
         Self::new(RefusalKind::Unavailable, format!("the answer cannot be read: {problem}"))
     }

@@ -1,6 +1,7 @@
 //! The artifact folder of an embedded run: `index.jsonl` and `objects/<sha256>`.
 //!
-//! No name ever becomes part of a path: objects are named by the hash of their bytes, names live in the index.
+//! A name never becomes part of a path: object files are named by the hash of their bytes, and
+//! names are stored in the index.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,12 +13,12 @@ use super::index::Index;
 use super::{Artifacts, media};
 use crate::error::ArtifactError;
 
-/// How much a folder takes.
+/// Size limits of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArtifactLimits {
-    /// Bytes of one artifact.
+    /// Maximum bytes of one artifact.
     pub each: u64,
-    /// Bytes of all versions of all artifacts.
+    /// Maximum bytes of all versions of all artifacts.
     pub total: u64,
 }
 
@@ -27,7 +28,7 @@ impl Default for ArtifactLimits {
     }
 }
 
-/// Artifacts in a folder; safe to use from many threads and many processes at once.
+/// Artifacts in a folder. Threads and processes can use one folder concurrently.
 #[derive(Debug)]
 pub struct ArtifactFolder {
     objects: PathBuf,
@@ -49,7 +50,7 @@ impl ArtifactFolder {
         Ok(Self { objects, limits, index: Mutex::new(index) })
     }
 
-    /// Returns the description of a version; of the newest one without `version`.
+    /// Returns the metadata of a version, or of the newest version if `version` is `None`.
     pub fn meta(&self, name: &str, version: Option<u32>) -> Result<ArtifactMeta, ArtifactError> {
         let checked = ArtifactName::parse(name)?;
         let mut index = self.index();
@@ -62,12 +63,12 @@ impl ArtifactFolder {
         found.cloned().ok_or_else(|| ArtifactError::Missing { name: name.to_owned(), version })
     }
 
-    /// The index stays consistent when a thread dies holding it: the file is the truth.
+    /// Locks the index. A poisoned lock is safe to reuse, because the file is the source of truth.
     fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes an object unless it is there, whole or not at all.
+    /// Writes an object atomically unless it exists.
     fn write(&self, sha256: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
         let path = self.objects.join(sha256);
         if path.exists() {
@@ -84,7 +85,7 @@ impl ArtifactFolder {
     }
 }
 
-/// Makes a rename survive power loss where folders can be synced.
+/// Makes a rename durable on platforms that can sync folders.
 fn sync_folder(folder: &Path) -> std::io::Result<()> {
     if cfg!(unix) { std::fs::File::open(folder)?.sync_all() } else { Ok(()) }
 }
@@ -105,7 +106,7 @@ impl Artifacts for ArtifactFolder {
                 });
             }
             meta.version = u32::try_from(index.versions(&meta.name).len()).unwrap_or(u32::MAX);
-            // Bytes first: a line in the index never points at nothing.
+            // Bytes first, so that each line of the index has its object.
             self.write(&meta.sha256, bytes)?;
             index.append(&meta)?;
             Ok(meta.reference())

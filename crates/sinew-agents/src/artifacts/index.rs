@@ -1,7 +1,7 @@
-//! The index of an artifact folder: one JSON line per version, only ever appended to.
+//! The index of an artifact folder: an append-only file with one JSON line per version.
 //!
-//! Writers hold a lock on the file, read what others appended, then append and sync their own line. A crash leaves at
-//! most a torn last line without a line feed; readers do not see it and the next writer cuts it off.
+//! A writer locks the file, reads new lines, then appends and syncs its own. A crash leaves at most
+//! a partial last line without a line feed. Readers ignore it, and the next writer truncates it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,7 +24,7 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn open(path: &std::path::Path) -> Result<Self, ArtifactError> {
-        // A FIFO in its place would be read without an end.
+        // Reading a FIFO would never end.
         if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
             let error = std::io::Error::other("it is not a regular file");
             return Err(ArtifactError::io("open the index")(error));
@@ -40,7 +40,7 @@ impl Index {
         Ok(index)
     }
 
-    /// Reads the complete lines that were appended since the last time.
+    /// Reads the complete lines appended since the previous read.
     pub(crate) fn refresh(&mut self) -> Result<(), ArtifactError> {
         let mut bytes = Vec::new();
         let read = |file: &mut File, bytes: &mut Vec<u8>| {
@@ -58,7 +58,8 @@ impl Index {
         Ok(())
     }
 
-    /// The next version of its artifact, if the line is one. The hash becomes a file name, so it is looked at closely.
+    /// Parses a line; `None` unless it is the next version of its artifact. Validates the hash,
+    /// because it becomes a file name.
     fn parse(&self, line: &[u8]) -> Option<ArtifactMeta> {
         let meta: ArtifactMeta = serde_json::from_slice(line).ok()?;
         let hash =
@@ -66,7 +67,7 @@ impl Index {
         (hash && self.versions(&meta.name).len() == meta.version as usize).then_some(meta)
     }
 
-    /// Runs `write` while no other process or thread can append, on an index that is up to date.
+    /// Runs `write` on the refreshed index while no other process or thread can append.
     pub(crate) fn locked<T>(
         &mut self,
         write: impl FnOnce(&mut Self) -> Result<T, ArtifactError>,
@@ -77,13 +78,13 @@ impl Index {
         result.and_then(|value| unlocked.map(|()| value))
     }
 
-    /// Appends one version; only within [`Index::locked`].
+    /// Appends one version. Call it only within [`Index::locked`].
     pub(crate) fn append(&mut self, meta: &ArtifactMeta) -> Result<(), ArtifactError> {
         let mut line =
             serde_json::to_vec(meta).map_err(|error| ArtifactError::io("write the index")(error.into()))?;
         line.push(b'\n');
         let mut write = || {
-            // A torn line of a writer that died must not become the beginning of ours.
+            // Truncate the partial line of a crashed writer; the new line must not continue it.
             if self.file.metadata()?.len() > self.end {
                 self.file.set_len(self.end)?;
             }

@@ -27,7 +27,7 @@ const TYPES: [(&str, &str); 24] = [
     ("zip", "application/zip"),
 ];
 
-/// The media type the name suggests; bytes of no known kind are `application/octet-stream`.
+/// Returns the media type of the name's extension; `application/octet-stream` if it is unknown.
 pub fn media_type(name: &str) -> &'static str {
     let extension =
         name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).unwrap_or_default();
@@ -37,7 +37,7 @@ pub fn media_type(name: &str) -> &'static str {
         .map_or("application/octet-stream", |(_, media_type)| media_type)
 }
 
-/// The first extension of names of a media type; `bin` if none is known.
+/// Returns the first extension of a media type; `bin` if the type is unknown.
 pub(crate) fn extension(media_type: &str) -> &'static str {
     TYPES.iter().find(|(_, known)| *known == media_type).map_or("bin", |(extension, _)| extension)
 }

@@ -15,26 +15,26 @@ use sinew_protocol::{ArtifactMeta, ArtifactRef};
 use crate::error::ArtifactError;
 use sinew_protocol::artifact::ArtifactName;
 
-/// Where a call finds and leaves artifacts.
+/// The artifact store of a call.
 pub trait Artifacts: Send + Sync {
-    /// Stores bytes as the next version of `name`; without a media type the name's extension decides.
+    /// Stores bytes as the next version of `name`. The default media type is that of the extension.
     fn put(&self, name: &str, bytes: &[u8], media_type: Option<&str>) -> Result<ArtifactRef, ArtifactError>;
-    /// The bytes of a version, of the newest one if none is given.
+    /// Returns the bytes of a version, or of the newest version if `version` is `None`.
     fn get(&self, name: &str, version: Option<u32>) -> Result<Vec<u8>, ArtifactError>;
-    /// Everything stored, by name and version.
+    /// Returns the metadata of all artifacts, sorted by name and version.
     fn list(&self) -> Result<Vec<ArtifactMeta>, ArtifactError>;
-    /// Stores artifacts that only this process has where another one finds them, and returns those that are new there. A
-    /// place that outlives the process has none.
+    /// Copies artifacts that only this process has to shared storage, and returns the new ones.
+    /// A store that outlives the process has none.
     fn store(&self) -> BoxFuture<'_, Result<Vec<KeptArtifact>, ArtifactError>> {
         std::future::ready(Ok(Vec::new())).boxed()
     }
-    /// Takes over artifacts that another process stored, as the versions that they were.
+    /// Restores artifacts that another process stored, with their version numbers.
     fn restore<'a>(&'a self, _: &'a [KeptArtifact]) -> BoxFuture<'a, Result<(), ArtifactError>> {
         std::future::ready(Ok(())).boxed()
     }
 }
 
-/// A place that keeps no artifacts: for conversations whose tools are stubs.
+/// A store without artifacts, for conversations whose tools are stubs.
 pub(crate) struct NoArtifacts;
 
 impl Artifacts for NoArtifacts {

@@ -1,7 +1,7 @@
-//! Which addresses a request may go to, and the resolver that enforces it.
+//! The addresses to which a request can connect, and the resolver that enforces them.
 //!
-//! The resolver hands the checked addresses to the connector, so the address that was checked is the one that is used:
-//! a name that answers differently the second time gains nothing.
+//! The resolver passes the checked addresses to the connector. A second lookup, which DNS rebinding
+//! exploits, never happens.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,7 +9,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use crate::error::AgentError;
 
-/// Whether `address` belongs to the public internet; everything special is not (RFC 6890 and its registries).
+/// Returns whether `address` is public: not in a special-purpose registry (RFC 6890).
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -21,7 +21,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     !(address.is_private()
         || address.is_loopback()
-        || address.is_link_local() // the metadata services of the clouds too
+        || address.is_link_local() // includes cloud metadata services
         || address.is_documentation()
         || a == 0
         || a >= 224 // multicast, reserved, broadcast
@@ -36,7 +36,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         return is_public_v4(v4);
     }
     let [a, b, ..] = address.segments();
-    // Only 2000::/3 is given out; within it some blocks lead elsewhere.
+    // Only 2000::/3 is allocated; some of its blocks have special purposes.
     a & 0xe000 == 0x2000
         && !(a == 0x2001 && b < 0x0200) // protocol assignments, Teredo
         && !(a == 0x2001 && b == 0x0db8) // documentation
@@ -44,7 +44,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         && !(a == 0x3fff && b < 0x1000) // documentation
 }
 
-/// Resolves names and refuses those that lead to any address that is not public.
+/// Resolves names and refuses those with an address that is not public.
 #[derive(Debug)]
 pub(crate) struct PublicOnly;
 
@@ -59,7 +59,7 @@ impl Resolve for PublicOnly {
     }
 }
 
-/// One bad address spoils the name: a mixed answer is how rebinding begins.
+/// Refuses a name if any of its addresses is not public: mixed answers are a sign of DNS rebinding.
 pub(crate) fn check(host: &str, addresses: impl IntoIterator<Item = IpAddr>) -> Result<(), AgentError> {
     match addresses.into_iter().find(|&address| !is_public(address)) {
         Some(address) => Err(AgentError::Address { host: host.to_owned(), address }),

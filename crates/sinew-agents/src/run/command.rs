@@ -1,7 +1,7 @@
-//! A command: an argument vector without a shell, JSON in on stdin, JSON out on stdout.
+//! Runs a command: an argument vector without a shell, JSON on stdin, JSON on stdout.
 //!
-//! The program runs in its own process group under a supervisor task. Whatever ends the call (answer, time, cancellation,
-//! the caller dropping it), the supervisor ends the whole group before it ends itself.
+//! The program runs in its own process group under a supervisor task. However the call ends (answer,
+//! timeout, cancellation, drop), the supervisor terminates the whole group before it returns.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -23,20 +23,20 @@ use crate::error::AgentError;
 use crate::template::{Environment, Template, plain};
 use sinew_protocol::unique_keys::read_unique;
 
-/// Place of the request of the workflow in that of the agent, and of its MCP servers.
+/// JSON pointers to the workflow's request within the agent's request, and to its MCP servers.
 const REQUEST: &str = "/context/request";
 const MCP_SERVERS: &str = "/context/request/mcp";
-/// Variables a program gets from our own environment without asking.
+/// Environment variables that each program inherits.
 pub(super) const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
 /// Bytes of standard error kept for the fault.
 const STDERR_TAIL: usize = 4 * 1024;
-/// Longest line of standard error passed on as progress.
+/// Maximum bytes of a line of standard error that is forwarded as progress.
 const LINE: u64 = 1024;
-/// Lines of standard error passed on as progress while the program runs.
+/// Maximum lines of standard error that are forwarded as progress while the program runs.
 const PROGRESS_LINES: usize = 256;
-/// Lines after those that are passed on when the program has ended: the last ones, which say how it ended.
+/// Maximum last lines that are forwarded when the program has ended, because they show the cause.
 const LAST_LINES: usize = 100;
-/// How long a pipe may stay open after the program's group is gone.
+/// How long a pipe can stay open after the program's group has ended.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// A command agent, ready to run.
@@ -46,9 +46,9 @@ pub(crate) struct Command {
     pub(crate) arguments: Vec<String>,
     pub(crate) folder: PathBuf,
     pub(crate) env: Vec<(String, Template)>,
-    /// Write the whole request instead of the input alone.
+    /// Whether to write the whole request instead of only the input.
     pub(crate) whole_request: bool,
-    /// Variables that MCP servers of the request may name.
+    /// Variables that MCP servers of the request can reference.
     pub(crate) references: HostReferences,
     pub(crate) timeout: Option<Duration>,
     /// Time between SIGTERM and SIGKILL.
@@ -105,7 +105,7 @@ impl Command {
         Ok(super::Output { artifacts, ..super::Output::from(value) })
     }
 
-    /// Returns what the program reads.
+    /// Returns the content of the program's standard input.
     fn stdin(
         &self,
         call: &Call,
@@ -154,9 +154,9 @@ async fn store(folder: PathBuf, call: &Call) -> Result<Vec<crate::ArtifactRef>, 
     Ok(task.await.map_err(|error| AgentError::Host(error.to_string()))??)
 }
 
-/// Owns the running program until its group is gone.
+/// Owns the running program until its group has ended.
 struct ProgramSupervisor {
-    // Dropped first: when the runtime dies under us the group dies with it.
+    // Dropped first, so that the group is killed if the runtime shuts down.
     group: ProcessGroup,
     child: Child,
     abandoned: CancellationToken,
@@ -165,7 +165,7 @@ struct ProgramSupervisor {
     max_output: u64,
     secrets: ResolvedSecrets,
     progress: tokio::sync::mpsc::UnboundedSender<Value>,
-    /// Reader of standard error, once it reads.
+    /// Reader of standard error, once it has started.
     reader: Option<AbortOnDropHandle<()>>,
 }
 
@@ -181,13 +181,13 @@ impl ProgramSupervisor {
         let reader = self.reader.take();
         self.end().await;
         if let Some(reader) = reader {
-            // A process that the program left behind may keep the pipe open.
+            // A descendant of the program may keep the pipe open.
             let _late = tokio::time::timeout(DRAIN, reader).await;
         }
         result
     }
 
-    /// Feeds the program, reads what it says and judges how it ended.
+    /// Writes the input, reads the output and evaluates the exit status.
     async fn talk(&mut self, input: Vec<u8>) -> Result<Value, AgentError> {
         let (Some(mut stdin), Some(stdout), Some(stderr)) =
             (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
@@ -195,12 +195,12 @@ impl ProgramSupervisor {
             return Err(AgentError::Host("the program has no pipes".to_owned()));
         };
         let feed = async move {
-            // A program may leave its input unread; that is its own business.
+            // A program does not have to read its input.
             let _unread = stdin.write_all(&input).await;
         };
         let (secrets, progress) = (self.secrets.clone(), self.progress.clone());
         let (said, tail) = tokio::sync::oneshot::channel();
-        // Standard error is read to its end also if the program is ended.
+        // Standard error is read to its end even if the program is terminated.
         self.reader = Some(AbortOnDropHandle::new(tokio::spawn(async move {
             let _unheard = said.send(read_tail(stderr, &secrets, &progress).await);
         })));
@@ -216,7 +216,7 @@ impl ProgramSupervisor {
         tokio::pin!(io);
         let (status, read) = tokio::select! {
             status = self.child.wait() => (status, None),
-            // Too much output ends it at once, whatever the program still does.
+            // An output above the limit ends the call while the program still runs.
             read = &mut io => {
                 let read = read?;
                 (self.child.wait().await, Some(read))
@@ -241,7 +241,7 @@ impl ProgramSupervisor {
         Ok(self.secrets.hide_in_value(&value))
     }
 
-    /// SIGTERM to the group, a moment for the program to tidy up, SIGKILL to whatever is left.
+    /// Sends SIGTERM to the group and, after the grace period, SIGKILL to the remaining processes.
     async fn end(mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             self.group.terminate();
@@ -253,14 +253,14 @@ impl ProgramSupervisor {
     }
 }
 
-/// The program's process group; its id is the program's process id.
+/// The program's process group, whose id is the program's process id.
 pub(super) struct ProcessGroup {
     pid: Option<u32>,
     alive: bool,
 }
 
 impl ProcessGroup {
-    /// The group of a program that was started as the leader of one.
+    /// Returns the group of a program that was started as its leader.
     pub(super) fn of(child: &Child) -> Self {
         Self { pid: child.id(), alive: true }
     }
@@ -269,7 +269,7 @@ impl ProcessGroup {
     fn signal(&self, signal: rustix::process::Signal) {
         let pid = self.pid.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid {
-            // The group may be gone already, which is what we want.
+            // The group may have ended already.
             let _gone = rustix::process::kill_process_group(pid, signal);
         }
     }
@@ -284,7 +284,7 @@ impl ProcessGroup {
         self.signal(rustix::process::Signal::KILL);
     }
 
-    // Elsewhere `kill_on_drop` ends the program itself; there are no groups.
+    // Other platforms have no groups; `kill_on_drop` ends only the program.
     #[cfg(not(unix))]
     fn terminate(&self) {}
 
@@ -307,11 +307,11 @@ async fn read_all(stdout: ChildStdout, limit: u64) -> Result<Vec<u8>, AgentError
         .read_to_end(&mut bytes)
         .await
         .map_err(|error| AgentError::Host(error.to_string()))?;
-    // Returning closes our end: the program gets SIGPIPE instead of waiting for a reader.
+    // Returning closes the pipe, so the program gets SIGPIPE instead of blocking.
     if bytes.len() as u64 > limit { Err(AgentError::TooLarge { limit }) } else { Ok(bytes) }
 }
 
-/// Passes the first lines on as progress at once and the last ones at the end, and keeps the tail.
+/// Forwards the first lines as progress immediately and the last ones at the end. Returns the tail.
 async fn read_tail(
     stderr: impl AsyncRead + Unpin,
     secrets: &ResolvedSecrets,
@@ -319,7 +319,7 @@ async fn read_tail(
 ) -> Vec<u8> {
     let say = |text: String| {
         if !text.is_empty() {
-            // Fails if the caller no longer listens.
+            // Fails if the receiver was dropped.
             let _unheard = progress.send(serde_json::json!({ "message": text }));
         }
     };

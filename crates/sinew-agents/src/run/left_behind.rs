@@ -1,4 +1,4 @@
-//! Turns the files a command left in its artifact folder into artifacts.
+//! Stores the files that a command wrote to its artifact folder as artifacts.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,13 +7,13 @@ use std::path::Path;
 use crate::artifacts::Artifacts;
 use crate::error::ArtifactError;
 
-/// Most files one call may leave.
+/// Maximum number of files of a call.
 const FILES: u64 = 1_000;
-/// Most bytes one call may leave.
+/// Maximum total bytes of the files of a call.
 const BYTES: u64 = 64 * 1024 * 1024;
 
-/// Stores every file of `folder` under its own name, in the order of names. Folders, links and devices are refused:
-/// leaving them out silently would lose an answer, following them would leak files.
+/// Stores each file of `folder` under its name, sorted by name. Refuses folders, links and devices:
+/// skipping them would lose results, and following them would leak files.
 pub(crate) fn store(
     folder: &Path,
     artifacts: &dyn Artifacts,
@@ -49,7 +49,7 @@ pub(crate) fn store(
     Ok(stored)
 }
 
-/// Opens without following a link and without waiting for the other end of a pipe.
+/// Opens a file without following links and without blocking on pipes.
 #[cfg(unix)]
 fn open(path: &Path, name: &str) -> Result<File, ArtifactError> {
     use rustix::fs::{Mode, OFlags};

@@ -1,4 +1,4 @@
-//! The five ways an agent runs.
+//! The five kinds of agents.
 
 mod address;
 mod command;
@@ -33,7 +33,7 @@ pub use task_folder::remove_stale_task_folders;
 use crate::error::AgentError;
 use crate::template::Environment;
 
-/// The parts of the machine that a runner may read.
+/// The parts of the host that a runner can access.
 #[derive(Clone)]
 pub(crate) struct RunnerSurroundings {
     pub(crate) environment: Arc<Environment>,
@@ -54,7 +54,7 @@ impl From<Value> for Output {
     }
 }
 
-/// When a call must stop.
+/// Time limit and cancellation of a call.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
     start: Instant,
@@ -67,17 +67,17 @@ impl Limits {
         Self { start: Instant::now(), time, cancel }
     }
 
-    /// The same, ending after `time` at the latest.
+    /// Returns these limits with at most `time` from the start.
     pub(crate) fn at_most(&self, time: Option<Duration>) -> Self {
         Self { time: [self.time, time].into_iter().flatten().min(), ..self.clone() }
     }
 
-    /// Time left; none when there is no limit.
+    /// Returns the remaining time; `None` without a limit.
     pub(crate) fn left(&self) -> Option<Duration> {
         Some(self.time?.saturating_sub(self.start.elapsed()))
     }
 
-    /// Waits until the call must stop and says why.
+    /// Waits until the call must stop, and returns the reason.
     pub(crate) async fn reached(&self) -> AgentError {
         let time_is_up = async {
             match self.time {

@@ -1,4 +1,4 @@
-//! A script: one Python function, the input object in, its return value out.
+//! Runs a script: one Python function from the input to the output.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::error::AgentError;
 pub(crate) struct Script(Function);
 
 impl Script {
-    /// Compiles the source; `time` replaces the usual limit of one run.
+    /// Compiles the source. `time` overrides the default time limit of a run.
     pub(crate) fn compile(source: &str, time: Option<Duration>) -> Result<Self, ScriptError> {
         let usual = sinew_script::Limits::function();
         let limits = sinew_script::Limits { max_duration: time.unwrap_or(usual.max_duration), ..usual };
@@ -22,12 +22,12 @@ impl Script {
 
     pub(crate) async fn run(&self, call: &Call, limits: &Limits) -> Result<Output, AgentError> {
         let (function, input, progress) = (self.0.clone(), call.input.clone(), call.progress.clone());
-        // The interpreter blocks; when nobody waits any more it ends at its own limit.
+        // The interpreter blocks. After cancellation it stops at its own limit.
         let work = tokio::task::spawn_blocking(move || {
             let printed = PrintedText::default();
             let result = function.call_printing(&input, &printed);
             for line in printed.take().lines().filter(|line| !line.trim().is_empty()) {
-                // Fails if the caller no longer listens.
+                // Fails if the receiver was dropped.
                 let _unheard = progress.send(json!({ "message": line }));
             }
             result

@@ -1,7 +1,8 @@
-//! Folders for the files of running commands: for this user only, and removed also after the process was killed.
+//! Folders for the files of running commands: private to the user, and removed even after a crash.
 //!
-//! All folders of a process lie in one parent folder, whose lock file the process holds. The system releases the lock
-//! with the process, however the process ends: the next process that runs a command removes parents without a holder.
+//! All folders of a process are in one parent folder, whose lock file the process holds. The system
+//! releases the lock when the process exits or crashes. The next process that runs a command removes
+//! parent folders whose lock is free.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -10,9 +11,9 @@ use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 
 use tempfile::{Builder, TempDir};
 
-/// Begins the name of a parent folder.
+/// Prefix of the name of a parent folder.
 const PARENT_PREFIX: &str = "sinew-tasks-";
-/// Begins the name of a parent folder that is not locked yet.
+/// Prefix of the name of a parent folder before it is locked.
 const UNLOCKED_PREFIX: &str = "sinew-new-";
 /// The lock file in a parent folder.
 const LOCK_NAME: &str = ".lock";
@@ -20,31 +21,31 @@ const LOCK_NAME: &str = ".lock";
 /// Folder of one task; removed on drop.
 #[derive(Debug)]
 pub(crate) struct TaskFolder {
-    // Dropped first: the parent has to be empty by then.
+    // Dropped first, because the parent must be empty when it is removed.
     folder: TempDir,
     _parent: Arc<ParentFolder>,
 }
 
 impl TaskFolder {
-    /// Makes an empty folder that only this user may enter.
+    /// Creates an empty folder that only this user can access.
     pub(crate) fn create() -> io::Result<Self> {
         let parent = ParentFolder::of_process(&std::env::temp_dir())?;
         let folder = private(Builder::new().prefix("task-")).tempdir_in(&parent.path)?;
         Ok(Self { folder, _parent: parent })
     }
 
-    /// Path of the folder.
+    /// Returns the path of the folder.
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 }
 
-/// Removes folders that killed processes of this user left behind.
+/// Removes folders of crashed processes of this user.
 pub fn remove_stale_task_folders() {
     remove_stale(&std::env::temp_dir());
 }
 
-/// The folder that holds all task folders of this process; removed with the last one.
+/// The folder of all task folders of this process, removed with the last of them.
 #[derive(Debug)]
 struct ParentFolder {
     path: PathBuf,
@@ -52,7 +53,7 @@ struct ParentFolder {
 }
 
 impl ParentFolder {
-    /// Returns the parent folder of this process; makes one if there is none, or if somebody removed it.
+    /// Returns the parent folder of this process; creates it if it does not exist or was removed.
     fn of_process(temporary: &Path) -> io::Result<Arc<Self>> {
         static CURRENT: Mutex<Weak<ParentFolder>> = Mutex::new(Weak::new());
         static CLEANED: Once = Once::new();
@@ -66,7 +67,7 @@ impl ParentFolder {
         Ok(parent)
     }
 
-    /// Makes a locked folder. It gets its name once it is locked, so that nobody takes it for a stale one.
+    /// Creates a locked folder. Renames it after locking, so that no process removes it as stale.
     fn create(temporary: &Path) -> io::Result<Self> {
         let unlocked = private(Builder::new().prefix(UNLOCKED_PREFIX)).tempdir_in(temporary)?;
         let lock = OpenOptions::new().write(true).create_new(true).open(unlocked.path().join(LOCK_NAME))?;
@@ -74,7 +75,7 @@ impl ParentFolder {
         let name = unlocked.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let path = temporary.join(name.replacen(UNLOCKED_PREFIX, PARENT_PREFIX, 1));
         std::fs::rename(unlocked.path(), &path)?;
-        // Its name has changed, so there is nothing left to remove under the old one.
+        // The folder was renamed, so nothing remains under the old name.
         let _ = unlocked.keep();
         Ok(Self { path, lock })
     }
@@ -82,7 +83,7 @@ impl ParentFolder {
 
 impl Drop for ParentFolder {
     fn drop(&mut self) {
-        // The lock is held until the folder is gone.
+        // Hold the lock until the folder is removed.
         if let Err(error) = std::fs::remove_dir_all(&self.path) {
             tracing::debug!(%error, "a folder of tasks was not removed");
         }
@@ -90,14 +91,14 @@ impl Drop for ParentFolder {
     }
 }
 
-/// Makes what is built enterable for this user only.
+/// Restricts permissions to this user.
 fn private<'a, 'b>(builder: &'a mut Builder<'b, 'b>) -> &'a mut Builder<'b, 'b> {
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
     builder
 }
 
-/// Removes parent folders whose process is gone.
+/// Removes parent folders whose process has ended.
 fn remove_stale(temporary: &Path) {
     let Ok(entries) = std::fs::read_dir(temporary) else { return };
     for entry in entries.flatten() {
@@ -114,7 +115,8 @@ fn remove_stale(temporary: &Path) {
     }
 }
 
-/// Says whether this is a folder, and no link, of this user: others may put anything into a shared temporary folder.
+/// Returns whether this is a folder of this user, and not a link: the temporary folder is shared
+/// with other users.
 fn is_own_folder(path: &Path) -> bool {
     let Ok(found) = path.symlink_metadata() else { return false };
     #[cfg(unix)]
@@ -124,11 +126,11 @@ fn is_own_folder(path: &Path) -> bool {
     found.is_dir() && own
 }
 
-/// Says whether no process holds the lock of a parent folder.
+/// Returns whether no process holds the lock of a parent folder.
 fn is_abandoned(parent: &Path) -> bool {
     match OpenOptions::new().write(true).open(parent.join(LOCK_NAME)) {
         Ok(lock) => !matches!(lock.try_lock(), Err(TryLockError::WouldBlock | TryLockError::Error(_))),
-        // The lock is made first and removed at some point of a removal that was interrupted.
+        // Without a lock file, a removal of the folder was interrupted.
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }
@@ -145,11 +147,11 @@ mod tests {
         let dead_path = dead.path.clone();
         std::fs::create_dir(dead_path.join("task-1")).unwrap();
         std::fs::write(dead_path.join("task-1/secret.txt"), "secret").unwrap();
-        // As a kill does: the lock goes, the folder stays.
+        // As after a kill: the lock is released, and the folder remains.
         let held = dead.lock.try_clone().unwrap();
         std::mem::forget(dead);
         held.unlock().unwrap();
-        // Anything else in a shared folder stays, whatever its name.
+        // All other entries of the shared folder remain, whatever their names.
         std::fs::write(temporary.path().join("sinew-tasks-file"), "").unwrap();
         std::fs::create_dir(temporary.path().join("other")).unwrap();
         #[cfg(unix)]

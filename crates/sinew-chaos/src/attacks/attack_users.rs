@@ -1,4 +1,4 @@
-//! Users of a run with attackers: the mesh, its attackers, and another tenant, with exactly the rights of their roles.
+//! Users of a run with attackers, with exactly the permissions of their roles.
 
 use sinew_protocol::permission::{Guest, Login, Role, Tenant, User, config};
 
@@ -7,10 +7,10 @@ use super::raw_client::PASSWORD;
 use crate::Fallible;
 use crate::roles::AGENTS;
 
-/// Most lives of an executor; every fourth has a name of its own.
+/// Maximum lives of an executor, every fourth of which has a unique name.
 const MAX_LIVES: u64 = 200;
 
-/// Lives of an executor that have a name of their own.
+/// Returns the lives of an executor with unique names.
 fn executor_lives() -> impl Iterator<Item = u64> {
     (0..MAX_LIVES).filter(|life| life % 4 == 3)
 }
@@ -34,7 +34,7 @@ fn tenant(account: &str, namespace: &str, users: Vec<User>, guests: Vec<Guest>) 
     }
 }
 
-/// Configuration of the servers. A user without a login can do nothing but ask whether the servers are ready.
+/// Returns the configuration of the servers. Without a login, a user can only query their readiness.
 pub(super) fn configuration(executors: u32) -> Fallible<String> {
     let mut users = vec![
         user("chaos", &[Role::Provisioner, Role::Admin, Role::Client]),
@@ -57,7 +57,7 @@ pub(super) fn configuration(executors: u32) -> Fallible<String> {
     );
     let tenants =
         [tenant("NORTH", "chaos", users, vec![guest]), tenant("SOUTH", "south", vec![neighbour], Vec::new())];
-    // An account of its own, without streams of others: there the servers say whether they agree on a leader.
+    // A separate account without streams, in which servers report whether they have a leader.
     let ready = format!(
         "accounts {{\n  \"READY\": {{ jetstream: enabled, users: [{{ user: \"ready\", password: \"{PASSWORD}\" }}] }}"
     );

@@ -1,9 +1,9 @@
-//! Messages of attackers: header blocks and subjects that are not read, or are read as something else, at every place where
-//! their role may publish.
+//! Messages of attackers: malformed or ambiguous header blocks and subjects, on all subjects to which
+//! their role can publish.
 
 use sinew_protocol::ExecutionId;
 
-/// Header blocks that are not read.
+/// Malformed header blocks.
 const BLOCKS: [&[u8]; 16] = [
     b"NATS/1.0\r\nno colon\r\n\r\n",
     b"NATS/1.0\r\nGood: 1\r\nno colon\r\n\r\n",
@@ -20,22 +20,22 @@ const BLOCKS: [&[u8]; 16] = [
     b"HTTP/1.1 200 OK\r\n\r\n",
     b"\r\n\r\n",
     b"\x00\x01\x02\x03",
-    // The client library of NATS panics at this one.
+    // The NATS client library panics on this one.
     b"NATS/1.0\r\nA: b\rc\r\n\r\n",
 ];
 const GOOD_BLOCK: &[u8] = b"NATS/1.0\r\nA: b\r\n\r\n";
-/// Last tokens of subjects that are not text, or hold white space.
+/// Last tokens of subjects that are not text, or contain white space.
 const TOKENS: [&[u8]; 4] = [b"\xff", b"x\x0b7", b"\xe2\x80\x837", b"\xc3"];
 const BODIES: [&[u8]; 3] = [b"", b"\x00\xff", b"{}"];
 
-/// Attacker, and what it has stolen or was given.
+/// An attacker, with its stolen or granted credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Attacker {
     /// A client of the mesh.
     Client,
     /// An agent of the mesh.
     Agent,
-    /// An agent in an account of its own.
+    /// An agent in a separate account.
     Guest,
     /// Credentials of an executor and of an administrator.
     Thief,
@@ -47,7 +47,7 @@ impl Attacker {
     pub(super) const ALL: [Self; 5] =
         [Self::Client, Self::Agent, Self::Guest, Self::Thief, Self::OtherTenant];
 
-    /// Name of the user.
+    /// Returns the name of the user.
     pub(super) const fn user(self) -> &'static str {
         match self {
             Self::Client => "vandal",
@@ -58,12 +58,13 @@ impl Attacker {
         }
     }
 
-    /// Whether the server refuses all messages of the attacker.
+    /// Returns whether the server refuses all messages of the attacker.
     pub(super) const fn is_kept_out(self) -> bool {
         matches!(self, Self::OtherTenant)
     }
 
-    /// Subjects without their last token, where the attacker may publish; for the other tenant those of all the others.
+    /// Returns subjects, without the last token, to which the attacker can publish; for the other
+    /// tenant those of all others.
     fn subjects(self, shard: u32, ghost: &ExecutionId, fresh: &mut impl FnMut() -> String) -> Vec<String> {
         let user = self.user();
         match self {
@@ -93,14 +94,14 @@ impl Attacker {
                 "$O.chaos_PLANS.M".to_owned(),
             ],
             Self::OtherTenant => {
-                // Guests publish where agents do.
+                // Guests publish to the subjects of agents.
                 let others = [Self::Client, Self::Agent, Self::Thief].into_iter();
                 others.flat_map(|other| other.subjects(shard, ghost, fresh)).collect()
             }
         }
     }
 
-    /// Calls of the server that would list, read or destroy artifacts of others. The server refuses each of them.
+    /// Returns API calls that would list, read or delete artifacts of others. The server refuses them.
     pub(super) const fn calls_on_artifacts(self) -> &'static [&'static str] {
         match self {
             Self::Agent | Self::Guest => &[
@@ -116,7 +117,7 @@ impl Attacker {
         }
     }
 
-    /// All messages of one round: subject, headers, body.
+    /// Returns all messages of a round: subject, headers, body.
     pub(super) fn messages(
         self,
         shard: u32,
@@ -129,7 +130,7 @@ impl Attacker {
                 let subject = format!("{subject}.{}", self.last_token(&subject, shard, fresh));
                 messages.push((subject.into_bytes(), *block, BODIES[nth % BODIES.len()]));
             }
-            // The last token of these is the user's own name, which the server compares.
+            // The last token of these subjects is the user's name, which the server checks.
             if self.is_kept_out() || !(subject.contains(".card") || subject.contains(".rpc.")) {
                 let with = |token: &&[u8]| [subject.as_bytes(), b".", token].concat();
                 messages.extend(TOKENS.iter().map(|token| (with(token), GOOD_BLOCK, b"{}".as_slice())));
@@ -138,7 +139,7 @@ impl Attacker {
         messages
     }
 
-    /// The last token with which a subject is one that a process reads.
+    /// Returns a last token with which a process receives the subject.
     fn last_token(self, subject: &str, shard: u32, fresh: &mut impl FnMut() -> String) -> String {
         match subject.split('.').nth(2).unwrap_or_default() {
             "card" | "rpc" => self.user().to_owned(),

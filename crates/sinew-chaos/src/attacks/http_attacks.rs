@@ -1,4 +1,4 @@
-//! Requests of attackers to a gateway: without a key, with keys of others, with bodies that are not read.
+//! Requests of attackers to a gateway: without a key, with stolen keys, with malformed bodies.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,31 +9,31 @@ use sinew_agents::{WebClient, WebMethod, WebRequest, WebResponse};
 use crate::Fallible;
 use crate::workflows::JOURNEY;
 
-/// Time for the head of an answer.
+/// Timeout of response headers.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// More than an error of the gateway takes.
+/// Maximum bytes of a response, above the size of all errors of the gateway.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// Depth of nested JSON.
 const DEPTH: usize = 100_000;
 
-/// Answers of the gateway to attacks.
+/// Responses of the gateway to attacks.
 #[derive(Debug, Default)]
 pub(super) struct HttpTally {
     pub(super) sent: u64,
-    /// Requests without an answer.
+    /// Requests without a response.
     pub(super) unanswered: u64,
-    /// Answers by their status.
+    /// Responses by status.
     pub(super) statuses: BTreeMap<u16, u64>,
-    /// Requests that were let in.
+    /// Requests that were accepted.
     pub(super) let_in: Vec<String>,
 }
 
-/// Keys that attackers have.
+/// Keys of attackers.
 #[derive(Clone, Debug)]
 pub(super) struct StolenKeys {
-    /// Key that may see one agent only.
+    /// Key with access to only one agent.
     pub(super) narrow: String,
-    /// Key that was revoked.
+    /// Revoked key.
     pub(super) revoked: String,
 }
 
@@ -104,7 +104,7 @@ fn call_of_mcp() -> Vec<u8> {
     json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string().into_bytes()
 }
 
-/// Sends every attack once.
+/// Sends each attack once.
 pub(super) async fn attack_gateway(web: &WebClient, base: &str, keys: &StolenKeys, tally: &mut HttpTally) {
     for attack in attacks(keys) {
         let headers: Vec<(&str, &str)> =
@@ -131,13 +131,13 @@ pub(super) async fn attack_gateway(web: &WebClient, base: &str, keys: &StolenKey
     }
 }
 
-/// Whether an answer of status 200 says no: errors of JSON-RPC do.
+/// Returns whether a response with status 200 is a refusal, as errors of JSON-RPC are.
 async fn is_refusal(answer: WebResponse) -> bool {
     let body = answer.body(MAX_ANSWER_BYTES).await.unwrap_or_default();
     serde_json::from_slice::<Value>(&body).is_ok_and(|body| body.get("error").is_some())
 }
 
-/// Whether a key opens the gateway.
+/// Returns whether the gateway accepts a key.
 pub(super) async fn is_open(web: &WebClient, base: &str, key: &str) -> Fallible<bool> {
     let (address, proof) = (format!("{base}/api/v1/workflows"), format!("Bearer {key}"));
     let headers = [("authorization", proof.as_str())];

@@ -1,7 +1,7 @@
-//! Attackers of every role beside a run of chaos: a client, an agent, a guest in an account of its own, a thief with the
-//! credentials of an executor and an administrator, another tenant, and programs with keys of a gateway.
+//! Attackers of each role during a run: a client, an agent, a guest in a separate account, a thief with
+//! credentials of an executor and an administrator, another tenant, and programs with gateway keys.
 //!
-//! The servers know who may do what. Executions of others go on meanwhile, and are judged as in `run`.
+//! The servers enforce permissions. Normal executions run meanwhile, and are checked as in `run`.
 
 mod attack_users;
 mod hostile_messages;
@@ -42,50 +42,50 @@ use hostile_messages::Attacker;
 use http_attacks::{HttpTally, StolenKeys, attack_gateway, is_open};
 use raw_client::{PASSWORD, RawClient};
 
-/// Between two rounds of an attacker, and before a lost connection is opened again.
+/// Delay between two rounds of an attacker, and before a reconnect.
 const ROUND_PAUSE: Duration = Duration::from_secs(2);
-/// Time for the gateway to open to a key, after the last fault.
+/// Time limit for the gateway to accept a key after the last fault.
 const OPEN_WITHIN: Duration = Duration::from_mins(1);
 
-/// How to attack.
+/// Arguments of `attacks`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AttackArgs {
     #[command(flatten)]
     common: Common,
-    /// How long attacks and faults happen.
+    /// Duration of attacks and faults, in seconds
     #[arg(long, default_value_t = 120)]
     seconds: u64,
-    /// Executions of others that are started meanwhile.
+    /// Number of normal executions to start
     #[arg(long, default_value_t = 240)]
     executions: u64,
-    /// Executors killed with `kill -9`.
+    /// Number of executors to kill with `kill -9`
     #[arg(long, default_value_t = 8)]
     executor_kills: u32,
-    /// Agent processes killed with `kill -9`.
+    /// Number of agent processes to kill with `kill -9`
     #[arg(long, default_value_t = 4)]
     agent_kills: u32,
-    /// Times that a nats-server is killed with `kill -9`.
+    /// Number of kills of a nats-server with `kill -9`
     #[arg(long, default_value_t = 6)]
     broker_kills: u32,
-    /// Executors and agents halted with SIGSTOP, for longer than the lease.
+    /// Number of executors and agents to halt with SIGSTOP for longer than the lease
     #[arg(long, default_value_t = 2)]
     halts: u32,
-    /// Do not ask that everything ends 30 s after the last fault: for short runs on busy machines.
+    /// Do not require that all executions end within 30 s of the last fault; for busy machines
     #[arg(long)]
     short: bool,
 }
 
-/// Messages of one attacker.
+/// Counts of an attacker's messages.
 #[derive(Clone, Copy, Debug, Default)]
 struct MessageTally {
     sent: u64,
     refused: u64,
-    /// Calls on artifacts of others, and how many of them the servers refused.
+    /// Calls on artifacts of others, and the number that the servers refused.
     artifact_calls: u64,
     artifact_refusals: u64,
 }
 
-/// Numbers that stand where ids do, different each time.
+/// Returns a generator of unique numbers in place of ids.
 fn fresh_ids() -> impl FnMut() -> String {
     let mut last = u64::from(std::process::id()) << 32;
     move || {
@@ -94,7 +94,7 @@ fn fresh_ids() -> impl FnMut() -> String {
     }
 }
 
-/// Sends rounds of messages to whichever server answers, until it is told to stop.
+/// Sends rounds of messages to any server that answers, until it is stopped.
 async fn attack_servers(
     attacker: Attacker,
     ports: Vec<u16>,
@@ -108,7 +108,7 @@ async fn attack_servers(
     while !*stop.borrow() {
         let port = ports[random.random_range(0..ports.len())];
         let messages = attacker.messages(random.random_range(0..shards), &ghost, &mut fresh);
-        // A server that dies in between has taken an unknown part, which does not count.
+        // A server that crashes during a round accepted an unknown part, which is not counted.
         if let Ok(refused) = send_round(attacker, port, &messages).await {
             tally.sent += messages.len() as u64;
             tally.refused += refused as u64;
@@ -123,7 +123,7 @@ async fn attack_servers(
     (attacker, tally)
 }
 
-/// A call that asks for the first message of a stream, whatever it is.
+/// Returns a call that requests the first message of a stream.
 fn whole_stream(call: &str) -> (Vec<u8>, &'static [u8], &'static [u8]) {
     (call.as_bytes().to_vec(), b"NATS/1.0\r\n\r\n", br#"{"seq":1}"#)
 }
@@ -140,7 +140,7 @@ async fn send_round(
     client.flush().await
 }
 
-/// The execution that attackers speak of.
+/// Returns the execution in messages of attackers.
 fn ghost() -> ExecutionId {
     ExecutionId::of("chaos", "vandal", "ghost")
 }
@@ -149,7 +149,7 @@ fn worded(failure: impl std::fmt::Debug) -> String {
     format!("{failure:?}")
 }
 
-/// A gateway that asks for keys, with one key of its owner and those that attackers have.
+/// A gateway with authentication, a key of its owner and those of attackers.
 struct GuardedGateway {
     slot: Slot,
     tally: Arc<Tally>,
@@ -190,7 +190,7 @@ impl GuardedGateway {
         Ok(gateway)
     }
 
-    /// Waits until the owner's key opens it.
+    /// Waits until the gateway accepts the owner's key.
     async fn wait_until_open(&self) -> Fallible<()> {
         let open = async {
             while !is_open(&self.web, &self.base, &self.own_key).await? {
@@ -201,7 +201,7 @@ impl GuardedGateway {
         timeout(OPEN_WITHIN, open).await.map_err(|_| "the gateway does not open to its owner's key")?
     }
 
-    /// Attacks it until told to stop.
+    /// Attacks the gateway until it is stopped.
     fn attack(
         &self,
         stop: watch::Receiver<bool>,
@@ -218,7 +218,7 @@ impl GuardedGateway {
     }
 }
 
-/// An artifact of nobody's execution, whose address no attacker has.
+/// An artifact without an execution, whose address no attacker knows.
 struct KeptArtifact {
     address: String,
     bytes: Vec<u8>,
@@ -255,7 +255,7 @@ impl AttackArgs {
     }
 }
 
-/// Attacks and kills at random.
+/// Runs attacks and random faults.
 pub(crate) async fn attacks(args: AttackArgs) -> Fallible<bool> {
     let (common, counts) = (&args.common, args.counts());
     let seed = common.seed.unwrap_or_else(rand::random);
@@ -330,7 +330,7 @@ pub(crate) async fn attacks(args: AttackArgs) -> Fallible<bool> {
     report.write(common.json)
 }
 
-/// Demands that each attacker reached the mesh, and that none got further than its role goes.
+/// Checks that each attacker reached the mesh, and that none exceeded its permissions.
 fn demand_attacks(report: &mut Report, tally: &BTreeMap<Attacker, MessageTally>, http: HttpTally) {
     let mut counts =
         AttackCounts { requests: http.sent, unanswered: http.unanswered, ..AttackCounts::default() };

@@ -1,4 +1,4 @@
-//! A client of the NATS protocol that writes the bytes it is told to, and outlives the servers.
+//! A NATS client that sends arbitrary bytes, and survives crashes of servers.
 
 use std::io::{Error, ErrorKind};
 
@@ -6,14 +6,14 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-/// Password of every user of such a run.
+/// Password of all users of such a run.
 pub(super) const PASSWORD: &str = "not-a-secret-7f3a";
 
-/// A connection that checks nothing.
+/// A connection without validation.
 pub(super) struct RawClient(BufReader<TcpStream>);
 
 impl RawClient {
-    /// Logs in at the server of this port.
+    /// Connects to the server at this port.
     pub(super) async fn open(port: u16, user: &str) -> std::io::Result<Self> {
         let mut client = Self(BufReader::new(TcpStream::connect(("127.0.0.1", port)).await?));
         let hello =
@@ -25,13 +25,13 @@ impl RawClient {
         }
     }
 
-    /// Publishes any bytes as subject, headers and body.
+    /// Publishes arbitrary bytes as subject, headers and body.
     pub(super) async fn publish(&mut self, subject: &[u8], block: &[u8], body: &[u8]) -> std::io::Result<()> {
         let sizes = format!(" {} {}\r\n", block.len(), block.len() + body.len());
         self.write(&[b"HPUB ", subject, sizes.as_bytes(), block, body, b"\r\n"].concat()).await
     }
 
-    /// Waits until the server has taken everything; gives how many messages it refused.
+    /// Waits until the server has processed all messages. Returns how many it refused.
     pub(super) async fn flush(&mut self) -> std::io::Result<usize> {
         self.write(b"PING\r\n").await?;
         let mut refused = 0;

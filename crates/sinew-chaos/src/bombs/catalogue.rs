@@ -1,11 +1,11 @@
-//! Bombs by seed: workflows, cards and answers that try to take time and memory from everybody.
+//! Generates bombs from a seed: workflows, cards and answers that try to exhaust time and memory.
 
 use rand::Rng as _;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use serde_json::{Map, Value, json};
 
-/// Where a bomb is, as dialect and part of the file; cards and agents are reached from a workflow.
+/// Locations of bombs: dialect and part of the file. A workflow calls cards and agents.
 pub(crate) const BOMB_PLACES: [&str; 15] = [
     "agentteam/script",
     "covalt/script",
@@ -24,24 +24,24 @@ pub(crate) const BOMB_PLACES: [&str; 15] = [
     "agentflow/condition",
 ];
 
-/// One bomb.
+/// A bomb.
 #[derive(Clone, Debug)]
 pub(crate) struct Bomb {
     pub(crate) place: &'static str,
     pub(crate) workflow: Value,
     pub(crate) input: Value,
-    /// Agent for work that the file leaves open.
+    /// Agent for nodes without an agent.
     pub(crate) agent: &'static str,
-    /// Schema of the card of the agent `card-N` of a `card/schema` bomb.
+    /// Schema of the agent `card-N` of a `card/schema` bomb.
     pub(crate) card_schema: Option<Value>,
 }
 
-/// The name of the workflow of bomb `nth`.
+/// Returns the name of the workflow of bomb `nth`.
 pub(crate) fn bomb_name(nth: usize) -> String {
     format!("bomb-{nth}")
 }
 
-/// Returns bomb `nth`; places take turns, the rest is by chance.
+/// Returns bomb `nth`. Locations alternate; the rest is random.
 pub(crate) fn bomb(nth: usize, random: &mut StdRng) -> Bomb {
     let (place, name) = (BOMB_PLACES[nth % BOMB_PLACES.len()], bomb_name(nth));
     let mut bomb = Bomb { place, workflow: Value::Null, input: json!({}), agent: "echo", card_schema: None };
@@ -126,7 +126,7 @@ fn sam_nodes(nodes: &Value) -> Value {
     json!({ "workflow": { "description": "bomb", "nodes": nodes, "output_mapping": { "value": "{{a.output.value}}" } } })
 }
 
-/// Returns a team whose one connection has a conversion function.
+/// Returns a team with one connection that has a conversion function.
 pub(crate) fn team_script(function: &str) -> Value {
     json!({
         "triggers": ["start"],
@@ -159,7 +159,8 @@ fn graph(kind: &str, data: &Value) -> Value {
     })
 }
 
-/// Returns a workflow of one node, whose output has to match a pattern. A file of this dialect has its name in it.
+/// Returns a workflow with one node, whose output must match a pattern. Files of this dialect contain
+/// their name.
 pub(crate) fn sweny_pattern(name: &str, pattern: &str) -> Value {
     let rule = json!({ "output_matches": [{ "path": "text", "matches": pattern }] });
     json!({
@@ -192,7 +193,7 @@ fn agentflow_conditions(count: usize) -> Value {
     })
 }
 
-/// Python that does not end, that takes all memory, or that makes the interpreter do so.
+/// Returns Python code that does not end, or that exhausts memory.
 fn script(random: &mut StdRng) -> String {
     let (large, power) = (random.random_range(6..14), random.random_range(40..70));
     let body = match random.random_range(0..18) {
@@ -218,7 +219,7 @@ fn script(random: &mut StdRng) -> String {
     format!("import json\ndef f(d):\n    {body}\n")
 }
 
-/// A condition of SAM that is costly for an evaluator without limits.
+/// Returns a condition of SAM that is expensive for an evaluator without limits.
 fn condition(random: &mut StdRng) -> String {
     let large = random.random_range(5..13);
     match random.random_range(0..10) {
@@ -235,7 +236,7 @@ fn condition(random: &mut StdRng) -> String {
     }
 }
 
-/// A condition of a team that does much work, or is nested deeply.
+/// Returns a condition of a team that is expensive or deeply nested.
 fn team_expression(random: &mut StdRng) -> String {
     let large = random.random_range(10..60);
     match random.random_range(0..5) {
@@ -247,7 +248,7 @@ fn team_expression(random: &mut StdRng) -> String {
     }
 }
 
-/// An expression of a graph that doubles or multiplies what it has.
+/// Returns an expression of a graph with a result that grows exponentially.
 fn expression(random: &mut StdRng) -> String {
     let times = random.random_range(3..12);
     let inner = match random.random_range(0..5) {
@@ -260,7 +261,7 @@ fn expression(random: &mut StdRng) -> String {
     format!("{{{{ {inner} }}}}")
 }
 
-/// A pattern that backtracks, or one whose program is large.
+/// Returns a pattern that backtracks, or that compiles to a large program.
 fn pattern(random: &mut StdRng) -> String {
     let times = random.random_range(10..400);
     match random.random_range(0..9) {
@@ -276,7 +277,7 @@ fn pattern(random: &mut StdRng) -> String {
     }
 }
 
-/// A recursive schema in which each level is checked more than once.
+/// Returns a recursive schema that validates each level more than once.
 fn schema(random: &mut StdRng) -> Value {
     let next = json!({ "$ref": "#/$defs/n" });
     let below = json!({ "properties": { "a": next }, "required": ["a"] });
@@ -304,7 +305,7 @@ fn schema(random: &mut StdRng) -> Value {
     schema
 }
 
-/// Subschemas that each lead to all others.
+/// Returns subschemas that each reference all others.
 fn permutations(count: usize) -> Value {
     let other = |own: usize| -> Vec<Value> {
         (0..count).filter(|n| *n != own).map(|n| json!({ "$ref": format!("#/$defs/n{n}") })).collect()
@@ -315,7 +316,7 @@ fn permutations(count: usize) -> Value {
     json!({ "anyOf": other(count), "$defs": defs })
 }
 
-/// A value with as many levels.
+/// Returns a value with this number of levels.
 fn nested(levels: usize) -> Value {
     (0..levels).fold(json!({}), |inner, _| json!({ "a": inner }))
 }

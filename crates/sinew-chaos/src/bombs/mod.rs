@@ -1,4 +1,4 @@
-//! Bombs beside innocent executions: nobody else waits, no process grows, and nothing is left at work.
+//! Bombs during normal executions: they must not delay others, grow processes, or leave work.
 
 mod catalogue;
 mod processes;
@@ -32,55 +32,55 @@ pub(crate) use targets::targets;
 use thrower::BomberProcess;
 pub(crate) use thrower::{ThrowArgs, throw_bombs};
 
-/// Silence after which executors take another one for dead.
+/// Lease of executors.
 const LEASE: Duration = Duration::from_secs(5);
-/// Bytes of a shard's journal below which it is never compacted, as in the product.
+/// Minimum bytes of a shard's journal for compaction, as in the product.
 const WORN_BYTES: usize = 16 * 1024 * 1024;
-/// Most memory of one process, in MiB.
+/// Maximum memory of a process, in MiB.
 const MAX_PROCESS_MIB: u64 = 512;
-/// How many times as long the slowest hundredth of innocent executions may take beside bombs: of each kind, and of all.
+/// Maximum ratio of p99 durations of normal executions with and without bombs, per kind and in total.
 const MAX_P99_RATIO: f64 = 2.0;
-/// After the last bomb, no core is busy for longer.
+/// Maximum time after the last bomb for which a core is busy.
 const MAX_BUSY_TIME: Duration = Duration::from_secs(5);
-/// Part of this interval that a process may work and not have a busy core.
+/// Interval in which the processor time of processes is compared.
 const BUSY_INTERVAL: Duration = Duration::from_millis(500);
-/// Longest time of an innocent execution, and of a bomb.
+/// Time limit of a normal execution, and of a bomb.
 const END_TIMEOUT: Duration = Duration::from_mins(1);
-/// Executions of each kind before anything is measured: workers are started, and workflows have a record.
+/// Executions of each kind before measurements, so that workers run and workflows have records.
 const WARM_UPS: usize = 8;
 
-/// How to throw bombs.
+/// Arguments of `bombs`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct BombArgs {
-    /// Seed of the bombs; a random number when absent
+    /// Seed of the bombs; random by default
     #[arg(long)]
     seed: Option<u64>,
-    /// Where everything is written and kept; a temporary folder when absent.
+    /// Folder for data and logs, which is kept; a temporary folder by default
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// Print the report as JSON.
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
-    /// Executor processes.
+    /// Number of executor processes
     #[arg(long, default_value_t = 2)]
     executors: u32,
-    /// Shards of the mesh.
+    /// Number of shards of the mesh
     #[arg(long, default_value_t = 4)]
     shards: u32,
     #[command(flatten)]
     throw: ThrowArgs,
-    /// How long innocent executions are measured before the first bomb, and again after the last.
+    /// Duration of measurements before the first bomb, and again after the last, in seconds
     #[arg(long, default_value_t = 30)]
     quiet_seconds: u64,
-    /// Innocent executions that are started per second.
+    /// Number of normal executions to start per second
     #[arg(long, default_value_t = 24.0)]
     rate: f64,
-    /// Ask for memory and for ends, not for times: for runs too short for them, or on a busy machine.
+    /// Check only memory and ends, not durations; for short runs, or on a busy machine
     #[arg(long)]
     short: bool,
 }
 
-/// An innocent workflow: its name, what it is given, and what has to come out.
+/// A normal workflow: its name, input, and expected output.
 struct Innocent {
     name: &'static str,
     input: fn(u64) -> Value,
@@ -110,7 +110,7 @@ const PLAIN_FILE: &str = r#"{"workflow": {"description": "One agent", "nodes": [
         "input": {"value": "{{workflow.input.value}}"}}],
     "output_mapping": {"value": "{{a.output.value}}"}}}"#;
 
-/// Deploys the innocent workflows.
+/// Deploys the normal workflows.
 async fn deploy_innocents(mesh: &Mesh) -> Fallible<()> {
     let script = catalogue::team_script("lambda d: {'twice': d['value']['n'] * 2}").to_string();
     let pattern = catalogue::sweny_pattern("pattern", "^a+!$").to_string();
@@ -120,12 +120,12 @@ async fn deploy_innocents(mesh: &Mesh) -> Fallible<()> {
     Ok(())
 }
 
-/// Agents for work that a file leaves open.
+/// Returns agents for nodes without an agent.
 fn default_agents(agent: &str) -> BTreeMap<String, String> {
     BTreeMap::from([("work".to_owned(), agent.to_owned())])
 }
 
-/// Throws bombs beside innocent executions, and judges both.
+/// Sends bombs during normal executions, and checks both.
 pub(crate) async fn bombs(args: BombArgs) -> Fallible<bool> {
     let seed = args.seed.unwrap_or_else(rand::random);
     let cluster = ChaosCluster::new(args.folder.clone(), args.shards, false).await?;
@@ -149,7 +149,7 @@ pub(crate) async fn bombs(args: BombArgs) -> Fallible<bool> {
     thrown?;
     let quiet_after = time_to_quiet(last).await;
     let ends = bomber.ends().await?;
-    // After all bombs, the innocent executions must end as before.
+    // After all bombs, normal executions must end as before.
     load.warm_up().await;
     let after = load.during(sleep(quiet_phase), args.rate).await.1;
     let mut report = BombReport {
@@ -189,7 +189,7 @@ fn open_slots(args: &BombArgs, cluster: &ChaosCluster, tally: &Arc<Tally>) -> Ve
     roles.map(|what| Slot::open(Role::new(cluster.place.clone(), what), Arc::clone(tally))).collect()
 }
 
-/// Checks the bars of a bomb run.
+/// Checks the limits of a bomb run.
 fn judge(report: &mut BombReport, args: &BombArgs, innocent_problems: Vec<String>) {
     for problem in innocent_problems {
         report.demand(false, problem);
@@ -218,7 +218,7 @@ fn judge(report: &mut BombReport, args: &BombArgs, innocent_problems: Vec<String
     report.demand(is_quiet, format!("a core is busy {} s after the last bomb", MAX_BUSY_TIME.as_secs()));
 }
 
-/// Waits until no process has a busy core; none if that takes too long.
+/// Waits until no process has a busy core; `None` on timeout.
 async fn time_to_quiet(since: Instant) -> Option<Duration> {
     let mut before = processor_times();
     loop {
@@ -239,15 +239,15 @@ async fn time_to_quiet(since: Instant) -> Option<Duration> {
     }
 }
 
-/// Times of executions by workflow.
+/// Durations of executions by workflow.
 type Times = BTreeMap<&'static str, Vec<Duration>>;
 
-/// Innocent executions, one after the other at a steady rate.
+/// Normal executions, started at a steady rate.
 struct InnocentLoad {
     client: Client,
     next: u64,
     problems: Vec<String>,
-    /// Start (milliseconds since 1970), workflow and milliseconds of each execution, to be compared with the logs.
+    /// Start (Unix milliseconds), workflow and milliseconds of each execution, to compare with logs.
     notes: File,
 }
 
@@ -256,7 +256,7 @@ impl InnocentLoad {
         writeln!(&self.notes, "{}\t{name}\t{:.1}", started.as_millis(), time.as_secs_f64() * 1000.0)
     }
 
-    /// Runs some executions of each kind one after the other.
+    /// Runs some executions of each kind sequentially.
     async fn warm_up(&mut self) {
         for _ in 0..WARM_UPS {
             for innocent in &INNOCENTS {
@@ -266,7 +266,7 @@ impl InnocentLoad {
         }
     }
 
-    /// Starts executions until something is over; returns its value, and the times of executions.
+    /// Starts executions until `something` completes. Returns its value, and the durations.
     async fn during<T>(&mut self, something: impl Future<Output = T>, rate: f64) -> (T, Times) {
         let mut running = JoinSet::new();
         let mut tick = interval(Duration::from_secs_f64(1.0 / rate.max(0.1)));
@@ -301,9 +301,9 @@ impl InnocentLoad {
     }
 }
 
-/// Starts innocent executions.
+/// Starts normal executions.
 trait StartInnocent {
-    /// Runs one execution; returns the time until its end is known.
+    /// Runs one execution. Returns the time until the client received its end.
     async fn innocent(self, innocent: &Innocent, nth: u64) -> Result<Duration, String>;
 }
 

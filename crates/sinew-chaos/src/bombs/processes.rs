@@ -1,4 +1,4 @@
-//! Memory and processor time of this program's children and of theirs, as Linux tells them.
+//! Memory and processor time of this program's descendants, from Linux.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,19 +7,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two looks at the processes.
+/// Interval of samples.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Clock ticks of a second of processor time: 100 on every machine of Linux that we know.
+/// Clock ticks per second of processor time: 100 on common Linux systems.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// One process, at one moment.
+/// Sample of a process.
 struct ProcessSample {
     parent: u32,
     /// Processor time so far.
     ticks: u64,
 }
 
-/// Watches all processes below this one until it is dropped.
+/// Samples all descendants of this process until it is dropped.
 pub(crate) struct ProcessWatch {
     peaks: Arc<Mutex<BTreeMap<String, u64>>>,
     ended: Arc<AtomicBool>,
@@ -27,7 +27,7 @@ pub(crate) struct ProcessWatch {
 }
 
 impl ProcessWatch {
-    /// Begins to watch.
+    /// Starts sampling.
     pub(crate) fn start() -> Self {
         let (peaks, ended) = (Arc::<Mutex<BTreeMap<String, u64>>>::default(), Arc::<AtomicBool>::default());
         let thread = {
@@ -48,7 +48,7 @@ impl ProcessWatch {
         Self { peaks, ended, thread: Some(thread) }
     }
 
-    /// The most memory of one process, in KiB, by kind of process.
+    /// Returns the peak memory of a process, in KiB, by kind of process.
     pub(crate) fn peaks(&self) -> BTreeMap<String, u64> {
         self.peaks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -63,7 +63,7 @@ impl Drop for ProcessWatch {
     }
 }
 
-/// Processor time of each process below this one, so far.
+/// Returns the processor time of each descendant so far.
 pub(crate) fn processor_times() -> BTreeMap<u32, Duration> {
     let time = |ticks: u64| Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND);
     descendants().into_iter().map(|(process, sample)| (process, time(sample.ticks))).collect()
@@ -90,13 +90,13 @@ fn descendants() -> BTreeMap<u32, ProcessSample> {
 
 fn sample(process: u32) -> Option<ProcessSample> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name in parentheses may hold anything; numbers follow the last one.
+    // The name in parentheses can contain anything; numbers follow the last parenthesis.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |nth: usize| fields.get(nth)?.parse::<u64>().ok();
     Some(ProcessSample { parent: u32::try_from(number(1)?).ok()?, ticks: number(11)? + number(12)? })
 }
 
-/// The kind of a process, and the most memory that it has had, in KiB.
+/// Returns the kind of a process and its peak memory, in KiB.
 fn peak_memory(process: u32) -> Option<(String, u64)> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -109,7 +109,7 @@ fn peak_memory(process: u32) -> Option<(String, u64)> {
         Some(role) if role.starts_with("__script-worker") => "script worker",
         Some("executor") => "executor",
         Some("targets") => "agents",
-        // A process between its start and its own program.
+        // A process between fork and exec.
         _ => return None,
     };
     Some((kind.to_owned(), kib))

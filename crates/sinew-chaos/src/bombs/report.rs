@@ -1,4 +1,4 @@
-//! Report of a bomb run, for people and for programs.
+//! Reports of bomb runs, as text and JSON.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use comfy_table::Table;
 use serde::Serialize;
 
-/// Times of innocent executions, in milliseconds.
+/// Durations of normal executions, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct LatencySummary {
     pub(crate) count: usize,
@@ -25,13 +25,13 @@ impl LatencySummary {
         Self { count: times.len(), p50: at(50), p99: at(99), max: at(100) }
     }
 
-    /// The one of two measurements that was disturbed less: nothing but the machine differs.
+    /// Returns the less disturbed of two equal measurements.
     pub(crate) fn calmer(self, other: Self) -> Self {
         if other.count > 0 && (self.count == 0 || other.p99 < self.p99) { other } else { self }
     }
 }
 
-/// Innocent executions, without and with bombs.
+/// Normal executions, without and with bombs.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct InnocentReport {
     pub(crate) quiet: LatencySummary,
@@ -39,7 +39,7 @@ pub(crate) struct InnocentReport {
 }
 
 impl InnocentReport {
-    /// How many times as long the slowest hundredth takes beside bombs.
+    /// Returns the ratio of p99 durations with and without bombs.
     pub(crate) fn p99_ratio(&self) -> f64 {
         self.bombed.p99 / self.quiet.p99.max(1.0)
     }
@@ -54,23 +54,23 @@ pub(crate) struct BombReport {
     /// `dev` or `release`.
     pub(crate) profile: &'static str,
     pub(crate) bombs: usize,
-    /// How bombs ended, by place.
+    /// Ends of bombs, by location.
     pub(crate) ends: BTreeMap<String, BTreeMap<String, usize>>,
-    /// By kind.
+    /// Normal executions by kind.
     pub(crate) innocents: BTreeMap<String, InnocentReport>,
-    /// Of all kinds together.
+    /// All normal executions.
     pub(crate) all_innocents: InnocentReport,
-    /// Most memory of one process, by kind of process.
+    /// Peak memory of a process, by kind of process.
     pub(crate) peak_memory_mib: BTreeMap<String, u64>,
-    /// After the last bomb, until no process had a core.
+    /// Time after the last bomb until no process had a busy core.
     pub(crate) quiet_after_ms: Option<u64>,
-    /// Processes that ended without being told to.
+    /// Processes that ended unexpectedly.
     pub(crate) ended_by_themselves: u64,
     pub(crate) problems: Vec<String>,
 }
 
 impl BombReport {
-    /// Without this the run is not good.
+    /// Fails the run with a problem unless the condition holds.
     pub(crate) fn demand(&mut self, holds: bool, otherwise: impl Into<String>) {
         if !holds {
             self.good = false;

@@ -1,4 +1,4 @@
-//! Agents that bombs are aimed at, and agents that answer with bombs.
+//! Target agents of bombs, and agents that answer with bombs.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::Fallible;
 use crate::roles::{MeshArgs, prepare};
 use crate::target_group::TargetGroup;
 
-/// Serves the agents of a group until the parent is gone.
+/// Serves the agents of a group until the parent ends.
 pub(crate) async fn targets(place: &MeshArgs, group: TargetGroup) -> Fallible<()> {
     prepare(place)?;
     let mut serving = tokio::task::JoinSet::new();
@@ -36,7 +36,7 @@ async fn answer(agent: &str, input: Value) -> Result<Value, Failure> {
     }
 }
 
-/// Calls a Python function, as agents from files do.
+/// Calls a Python function, as script agents do.
 async fn evaluate(input: &Value) -> Result<Value, Failure> {
     let source = input["source"].as_str().unwrap_or_default().to_owned();
     let limits = Limits { max_duration: Duration::from_secs(2), ..Limits::function() };

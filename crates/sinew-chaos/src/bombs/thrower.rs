@@ -1,6 +1,6 @@
-//! The thrower of bombs: a process of its own, as attackers are.
+//! The sender of bombs, in a separate process, as an attacker is.
 //!
-//! Its own work, such as reading files, is not work of the mesh and runs at the lowest priority, off the first core.
+//! Its work is not that of the mesh, so it runs at the lowest priority, and not on the first core.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,24 +28,24 @@ use crate::{Fallible, workflows};
 
 /// Bytes of an error code: a prefix and four digits.
 const CODE_BYTES: usize = 10;
-/// Added to the number of the scheduling priority of the thrower.
+/// Nice value of the sender.
 const NICENESS: i32 = 19;
 
-/// How bombs ended, by place.
+/// Ends of bombs, by location.
 pub(super) type BombEnds = BTreeMap<String, BTreeMap<String, usize>>;
 
-/// Number and time of the bombs.
+/// Arguments of the sender.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ThrowArgs {
-    /// Bombs, evenly over the time.
+    /// Number of bombs, evenly over the duration
     #[arg(long, default_value_t = 330)]
     pub(super) bombs: usize,
-    /// How long bombs are thrown.
+    /// Duration of the bombs, in seconds
     #[arg(long, default_value_t = 90)]
     seconds: u64,
 }
 
-/// The thrower, as its parent sees it.
+/// Handle of the sender.
 pub(super) struct BomberProcess {
     _child: Child,
     _input: Option<ChildStdin>,
@@ -64,7 +64,7 @@ impl BomberProcess {
         Ok(Self { _child: child, _input: input, lines: BufReader::new(output).lines() })
     }
 
-    /// Waits until the last bomb is thrown.
+    /// Waits until the last bomb is sent.
     pub(super) async fn thrown(&mut self) -> Fallible<()> {
         self.lines.next_line().await?.map(drop).ok_or_else(|| "the thrower ended".into())
     }
@@ -76,7 +76,7 @@ impl BomberProcess {
     }
 }
 
-/// Throws all bombs; writes a line when the last one is thrown, and one with the ends of all.
+/// Sends all bombs. Writes a line after the last one, and a line with the ends of all.
 pub(crate) async fn throw_bombs(place: &MeshArgs, seed: u64, args: &ThrowArgs) -> Fallible<()> {
     let _ = rustix::process::nice(NICENESS);
     leave_first_core();
@@ -91,7 +91,7 @@ pub(crate) async fn throw_bombs(place: &MeshArgs, seed: u64, args: &ThrowArgs) -
     Ok(())
 }
 
-/// Keeps this process off the first core, where there are others: attackers work on machines of their own.
+/// Keeps this process off the first core, if there are others: attackers have their own machines.
 fn leave_first_core() {
     let Ok(mut cores) = sched_getaffinity(None) else { return };
     if cores.count() > 1 {
@@ -102,17 +102,17 @@ fn leave_first_core() {
     }
 }
 
-/// Bombs that were thrown.
+/// The sent bombs.
 struct BombThrow {
     client: Client,
     ends: BombEnds,
     thrown: Vec<(&'static str, ExecutionId)>,
-    /// When each bomb was thrown, in milliseconds since 1970, and where; `innocents.tsv` has the same clock.
+    /// Time (Unix milliseconds) and location of each bomb, with the clock of `innocents.tsv`.
     notes: File,
 }
 
 impl BombThrow {
-    /// Throws all bombs, evenly over the time.
+    /// Sends all bombs, evenly over the duration.
     async fn throw(mut self, args: &ThrowArgs, seed: u64) -> Fallible<Self> {
         let mut random = StdRng::seed_from_u64(seed);
         let began = Instant::now();
@@ -135,7 +135,7 @@ impl BombThrow {
         let name = catalogue::bomb_name(nth);
         let text = bomb.workflow.to_string();
         let agents = default_agents(bomb.agent);
-        // Compiling a script waits for a worker.
+        // Off the runtime, because compiling a script waits for a worker.
         let (own, adapted) = (name.clone(), agents);
         let lowered =
             tokio::task::spawn_blocking(move || workflows::lower_text(&own, &text, &adapted)).await?;
@@ -160,7 +160,7 @@ impl BombThrow {
         *self.ends.entry(place.to_owned()).or_default().entry(end.to_owned()).or_default() += 1;
     }
 
-    /// Waits for the ends of all bombs that were thrown.
+    /// Waits for the ends of all sent bombs.
     async fn collect(&mut self) {
         for (place, execution) in std::mem::take(&mut self.thrown) {
             let end = match self.client.outcome(&execution, Some(END_TIMEOUT)).await {
@@ -176,13 +176,13 @@ impl BombThrow {
     }
 }
 
-/// The first error code in a text.
+/// Returns the first error code in a text.
 fn first_code(text: &str) -> &str {
     let at = text.find(code::PREFIX).unwrap_or(text.len());
     text.get(at..at + CODE_BYTES).unwrap_or_default()
 }
 
-/// Publishes a card without the checks of the agent's own side.
+/// Publishes a card without the agent's checks.
 async fn announce(mesh: &Mesh, nth: usize, schema: Value) -> Fallible<()> {
     let name = format!("card-{nth}");
     let announcement = Announcement {

@@ -1,4 +1,4 @@
-//! The agent that is killed: a file agent with a language model, served as `sinew serve agent` serves it.
+//! The victim: a file agent with a language model, served as by `sinew serve agent`.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::roles::{MeshArgs, prepare};
 /// Name of the agent.
 pub(crate) const CLERK: &str = "Clerk";
 
-/// The agent. `URL` is that of the provider. Crashes spend turns, so there are more of them than usual.
+/// The agent file. `URL` is that of the provider. Allows many turns, because crashes use turns.
 const FILE: &str = r#"
 name: Clerk
 concurrency: 4
@@ -38,7 +38,7 @@ fn agent_file(place: &MeshArgs) -> PathBuf {
     place.folder.join("clerk.agent.yaml")
 }
 
-/// Writes the agent's file, which names the address of its provider.
+/// Writes the agent's file with the address of its provider.
 pub(crate) fn write_agent(place: &MeshArgs, url: &str) -> Fallible<()> {
     Ok(std::fs::write(agent_file(place), FILE.replace("URL", url))?)
 }

@@ -1,4 +1,4 @@
-//! Compares the agent's log with what provider, tools and callers know.
+//! Compares the agent's log with the records of provider, tools and callers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use super::script::{ACT, LOOK, TURN_CALLS, WorkId, calls_of, right_answer};
 use super::talks::TalkEnd;
 use crate::Fallible;
 
-/// Records that are read at the same time.
+/// Number of records to read concurrently.
 const AT_ONCE: usize = 16;
-/// How long calls that nobody waits for any more may need to end.
+/// Time limit for abandoned calls to end.
 const CALLS_TIMEOUT: Duration = Duration::from_mins(1);
-/// Problems of one kind that are listed.
+/// Maximum problems of a kind to list.
 const SHOWN: usize = 20;
 
 /// Findings of a run.
@@ -33,32 +33,32 @@ pub(crate) struct ConversationVerdict {
     pub(crate) ended_right: usize,
     /// Turns in the logs.
     pub(crate) turns: usize,
-    /// Times that a process took a conversation up after another one.
+    /// Takeovers of conversations.
     pub(crate) taken_up: usize,
-    /// Model calls that the logs announce.
+    /// Model calls in the logs.
     pub(crate) recorded_asks: u32,
-    /// Model calls that the provider saw.
+    /// Model calls that the provider received.
     pub(crate) model_calls: u32,
-    /// Model calls beyond one for each turn: made again because the answer was lost with the process.
+    /// Model calls beyond one per turn, repeated because the answer was lost in a crash.
     pub(crate) repeated_asks: u32,
     /// Model calls for a turn whose answer was in the log.
     pub(crate) recorded_turns_asked_again: u32,
-    /// Calls of the tool that acts whose fate the model was told to be unknown.
+    /// Calls of `Act` that were reported to the model as unknown.
     pub(crate) unknown_calls: u32,
-    /// Pieces of work of the tool that acts.
+    /// Number of times that `Act` ran.
     pub(crate) acted: u32,
-    /// Calls of the tool that acts for which it worked more than once.
+    /// Calls of `Act` that ran more than once.
     pub(crate) acted_twice: usize,
-    /// Pieces of work of the tool that may be repeated, and the calls they were for.
+    /// Number of times that `Look` ran, and of its calls.
     pub(crate) looked: u32,
     pub(crate) look_calls: usize,
-    /// Executions that carried calls of tools.
+    /// Executions of tool calls.
     pub(crate) call_executions: usize,
-    /// Everything that must not be.
+    /// Violations.
     pub(crate) wrong: Vec<String>,
 }
 
-/// Log of one conversation: kinds of its records in order, with the records.
+/// Log of a conversation: records in order, each with its kind.
 type ConversationRecords = Vec<(String, Value)>;
 
 /// Reads all logs, by activation.
@@ -90,7 +90,7 @@ async fn read_logs(client: &Client) -> Fallible<BTreeMap<String, ConversationRec
     Ok(logs.into_iter().map(|(activation, records)| (activation, records.into_values().collect())).collect())
 }
 
-/// Waits until no execution is open: calls of processes that died may still be.
+/// Waits until no execution is open, because calls of crashed processes may continue.
 async fn wait_for_calls(client: &Client) -> Fallible<bool> {
     let until = Instant::now() + CALLS_TIMEOUT;
     while !client.open().await?.is_empty() {
@@ -102,7 +102,7 @@ async fn wait_for_calls(client: &Client) -> Fallible<bool> {
     Ok(true)
 }
 
-/// Reads everything and judges.
+/// Reads all sources and returns the verdict.
 pub(crate) async fn judge_conversations(
     client: &Client,
     ledger: &RequestLedger,
@@ -132,7 +132,7 @@ pub(crate) async fn judge_conversations(
         let executions = client.mesh().history().list(&filter, usize::MAX / 4).await?.len();
         verdict.call_executions += executions;
         let calls = calls_of(tool) * ends.len();
-        // A call that acts may be lost before it begins; then the model is told that its fate is unknown.
+        // A call of `Act` can be lost before it starts; it is then reported as unknown.
         let least = if tool == ACT { calls - verdict.unknown_calls as usize } else { calls };
         if executions > calls || executions < least {
             verdict.wrong.push(format!("{executions} executions for {calls} calls of {tool}"));
@@ -146,7 +146,7 @@ pub(crate) async fn judge_conversations(
     Ok(verdict)
 }
 
-/// Checks the order of one log, and compares its results with the work that was done.
+/// Checks the order of a log, and compares its results with the ledger.
 fn judge_log(
     verdict: &mut ConversationVerdict,
     ledger: &RequestLedger,
@@ -203,7 +203,7 @@ fn judge_log(
     }
 }
 
-/// Counts what provider and tools saw.
+/// Counts requests of provider and tools.
 fn judge_ledger(verdict: &mut ConversationVerdict, ledger: &RequestLedger) {
     let state = ledger.state();
     verdict.wrong.extend(state.problems.iter().cloned());

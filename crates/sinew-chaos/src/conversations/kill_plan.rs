@@ -1,4 +1,4 @@
-//! Plan of kills: which process of the agent dies at which moment of which conversation. Follows from the seed.
+//! Plan of kills, derived from the seed: process, moment and conversation.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,37 +9,37 @@ use serde::Serialize;
 
 use super::script::{TURN_CALLS, has_calls};
 
-/// Kills of one conversation beyond its share, where others could not be had.
+/// Maximum additional kills of a conversation, to replace missed kills of others.
 const SPARE_KILLS: u32 = 2;
-/// Of a hundred moments that are not in the plan, so many are taken for a kill that is late or owed.
+/// Percentage of unplanned moments to use for late and owed kills.
 const LATE_CHANCE: u32 = 30;
 
-/// A life of a process of the agent, as it names itself to the provider.
+/// Identity of a process of the agent in requests to the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ProcessLife {
-    /// Number of the place in which the process lives.
+    /// Number of the slot of the process.
     pub(crate) replica: usize,
-    /// Number of processes that lived there before.
+    /// Number of earlier processes in the slot.
     pub(crate) life: u64,
 }
 
 impl ProcessLife {
-    /// Reads `1.17`.
+    /// Parses `1.17`.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let (replica, life) = text.trim().split_once('.')?;
         Some(Self { replica: replica.parse().ok()?, life: life.parse().ok()? })
     }
 }
 
-/// Moments of a conversation that are seen from outside.
+/// Externally observable moments of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum KillMoment {
-    /// The provider was asked, and has not answered.
+    /// The provider received a request, and has not answered.
     ModelAsked,
     /// The provider has answered.
     ModelAnswered,
-    /// A tool works.
+    /// A tool runs.
     ToolWorks,
     /// A tool has answered.
     ToolAnswered,
@@ -48,31 +48,31 @@ pub(crate) enum KillMoment {
 impl KillMoment {
     const ALL: [Self; 4] = [Self::ModelAsked, Self::ModelAnswered, Self::ToolWorks, Self::ToolAnswered];
 
-    /// Whether a turn has such a moment.
+    /// Returns whether a turn has such a moment.
     fn is_in(self, turn: usize) -> bool {
         matches!(self, Self::ModelAsked | Self::ModelAnswered) || has_calls(turn)
     }
 }
 
-/// Kills of a run that are still to come, and those that happened.
+/// Planned and completed kills of a run.
 #[derive(Debug, Default)]
 pub(crate) struct KillPlan {
-    /// By conversation: places at which its process is killed.
+    /// By conversation: turns and moments of kills.
     places: HashMap<u32, HashSet<(usize, KillMoment)>>,
-    /// By conversation: kills that fell due while its process was dead already.
+    /// By conversation: kills that were due while its process was down.
     due: HashMap<u32, u32>,
-    /// Kills that conversations did not come to before they ended.
+    /// Kills that conversations did not reach before their end.
     owed: u32,
-    /// By conversation: kills, and the most that it may have.
+    /// By conversation: kills, and their maximum.
     killed: HashMap<u32, (u32, u32)>,
-    /// The process that last asked the provider in a conversation.
+    /// By conversation: process of the last request to the provider.
     holders: HashMap<u32, ProcessLife>,
     dead: HashSet<ProcessLife>,
     moments: BTreeMap<KillMoment, u64>,
 }
 
 impl KillPlan {
-    /// Spreads kills over conversations, each at a random place of its own.
+    /// Distributes kills over conversations at distinct random moments.
     pub(crate) fn new(conversations: u32, kills: u32, random: &mut StdRng) -> Self {
         let mut plan = Self::default();
         let all: Vec<(usize, KillMoment)> = (0..=TURN_CALLS.len())
@@ -91,12 +91,12 @@ impl KillPlan {
         plan
     }
 
-    /// Notes which process holds a conversation.
+    /// Records the process of a conversation.
     pub(crate) fn held_by(&mut self, conversation: u32, process: ProcessLife) {
         self.holders.insert(conversation, process);
     }
 
-    /// Returns the process that has to die now.
+    /// Returns the process to kill now.
     pub(crate) fn victim(
         &mut self,
         conversation: u32,
@@ -110,7 +110,7 @@ impl KillPlan {
         *due += u32::from(is_planned);
         let (kills, max_kills) = self.killed.entry(conversation).or_insert((0, SPARE_KILLS));
         let is_spare = *due == 0 && self.owed > 0 && *kills < *max_kills;
-        // Late kills at the next moment would all meet the first one after a process has died: that of the model.
+        // Otherwise all late kills would hit the first moment after a crash: the model call.
         if !is_planned && (*due == 0 && !is_spare || random.random_range(0..100) >= LATE_CHANCE) {
             return None;
         }
@@ -128,19 +128,19 @@ impl KillPlan {
         Some(process)
     }
 
-    /// The conversation is over: kills that it did not come to are owed.
+    /// Records the end of a conversation, whose unreached kills become owed.
     pub(crate) fn ended(&mut self, conversation: u32) {
         let places = self.places.remove(&conversation).map_or(0, |places| places.len());
         self.owed += self.due.remove(&conversation).unwrap_or_default();
         self.owed += u32::try_from(places).unwrap_or_default();
     }
 
-    /// Kills that conversations which have ended did not come to.
+    /// Returns the number of owed kills.
     pub(crate) fn owed(&self) -> u32 {
         self.owed
     }
 
-    /// Kills by moment.
+    /// Returns the kills by moment.
     pub(crate) fn moments(&self) -> BTreeMap<KillMoment, u64> {
         self.moments.clone()
     }
@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// Conversations one after the other, whose process lives again right after each death.
+    /// Sequential conversations, whose process restarts immediately after each kill.
     #[test]
     fn every_kill_of_the_plan_happens_and_none_twice_to_a_life() {
         for (conversations, kills) in [(12, 24), (200, 500), (5, 3)] {

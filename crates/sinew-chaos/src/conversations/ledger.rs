@@ -1,4 +1,4 @@
-//! Ledger of the requests to provider and tools: the memory outside the agent, in a process that is never killed.
+//! Ledger of requests to provider and tools, in a process that is never killed.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,25 +11,25 @@ use tokio::sync::mpsc;
 use super::kill_plan::{KillMoment, KillPlan, ProcessLife};
 use super::script::WorkId;
 
-/// Longest time between the moment of a kill and the kill, so that it meets what follows the moment, too.
+/// Maximum random delay of a kill, so that it also hits the steps after its moment.
 const MAX_KILL_DELAY: Duration = Duration::from_millis(30);
 
-/// A process that is to be killed after a moment.
+/// An order to kill a process after a delay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KillOrder {
     pub(crate) process: ProcessLife,
     pub(crate) after: Duration,
 }
 
-/// Requests for one turn of one conversation.
+/// Requests of a turn of a conversation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TurnRequests {
     pub(crate) count: u32,
-    /// The first request; all others must be the same.
+    /// The first request, to which all others must be equal.
     pub(crate) body: Vec<u8>,
 }
 
-/// All that was asked of provider and tools.
+/// All requests to provider and tools.
 #[derive(Debug)]
 pub(crate) struct RequestLedger {
     state: Mutex<LedgerState>,
@@ -40,16 +40,16 @@ pub(crate) struct RequestLedger {
 pub(crate) struct LedgerState {
     /// Model calls by conversation and turn.
     pub(crate) asked: BTreeMap<(u32, usize), TurnRequests>,
-    /// Pieces of work by tool and call.
+    /// Number of runs by tool and call.
     pub(crate) done: BTreeMap<(&'static str, WorkId), u32>,
-    /// Prompts that no provider would take, or that changed when they were sent again.
+    /// Prompts that are invalid, or that changed when they were repeated.
     pub(crate) problems: Vec<String>,
     pub(crate) plan: KillPlan,
     random: StdRng,
 }
 
 impl RequestLedger {
-    /// Returns an empty ledger; kills are ordered from the receiver of `killer`.
+    /// Creates an empty ledger that sends kill orders to `killer`.
     pub(crate) fn new(plan: KillPlan, seed: u64, killer: mpsc::UnboundedSender<KillOrder>) -> Self {
         let state = LedgerState {
             asked: BTreeMap::new(),
@@ -61,12 +61,12 @@ impl RequestLedger {
         Self { state: Mutex::new(state), killer }
     }
 
-    /// The entries.
+    /// Returns the entries.
     pub(crate) fn state(&self) -> MutexGuard<'_, LedgerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a model call; returns how long the model thinks.
+    /// Records a model call. Returns the duration of the model.
     pub(crate) fn note_ask(
         &self,
         process: ProcessLife,
@@ -86,20 +86,20 @@ impl RequestLedger {
         state.random.random_range(Duration::ZERO..Duration::from_millis(40))
     }
 
-    /// Notes the work of a tool; returns how long it takes.
+    /// Records a run of a tool. Returns its duration.
     pub(crate) fn note_work(&self, tool: &'static str, id: WorkId) -> Duration {
         let mut state = self.state();
         *state.done.entry((tool, id)).or_default() += 1;
         state.random.random_range(Duration::ZERO..Duration::from_millis(40))
     }
 
-    /// Kills the process that holds a conversation, if the plan says so.
+    /// Kills the process of a conversation if the plan requires it.
     pub(crate) fn pass(&self, conversation: u32, turn: usize, moment: KillMoment) {
         let mut state = self.state();
         let LedgerState { plan, random, .. } = &mut *state;
         if let Some(process) = plan.victim(conversation, turn, moment, random) {
             let after = random.random_range(Duration::ZERO..MAX_KILL_DELAY);
-            // Fails at the end of the run only.
+            // Fails only at the end of the run.
             let _ = self.killer.send(KillOrder { process, after });
         }
     }

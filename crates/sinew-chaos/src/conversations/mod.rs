@@ -1,5 +1,5 @@
-//! Conversations with a language model whose processes are killed: recorded turns are never asked again, tools that act work
-//! at most once, and every conversation ends.
+//! Conversations with a language model whose processes are killed: recorded turns are never requested
+//! again, tools with side effects run at most once, and all conversations end.
 
 mod clerk;
 mod judge;
@@ -37,72 +37,72 @@ use report::ConversationReport;
 use script::{ACT, LOOK};
 use talks::{OpenConversations, TalkEnd};
 
-/// Processes of the agent.
+/// Number of processes of the agent.
 const REPLICAS: usize = 2;
-/// Shards of the mesh.
+/// Number of shards of the mesh.
 const SHARDS: u32 = 4;
-/// Silence after which executors take another one for dead.
+/// Lease of executors.
 const LEASE: Duration = Duration::from_secs(5);
-/// How long all cards may take to come.
+/// Time limit for all cards to be published.
 const CARD_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long a process is halted: longer than a task waits for a word of its agent.
+/// Duration of a halt, longer than a task waits for its agent.
 const HALT_TIME: Duration = Duration::from_secs(12);
-/// Kills after which each kind of effect must have been seen.
+/// Minimum kills of a run to require each kind of effect.
 const MANY_KILLS: u32 = 100;
 
-/// How to kill in conversations.
+/// Arguments of `conversations`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ConversationArgs {
     #[command(flatten)]
     common: CommonArgs,
-    /// Conversations that are held.
+    /// Number of conversations
     #[arg(long, default_value_t = 200)]
     conversations: u32,
-    /// Processes of the agent killed with `kill -9`, each while it works on a conversation.
+    /// Number of kills of the agent with `kill -9`, each during a conversation
     #[arg(long, default_value_t = 500)]
     kills: u32,
-    /// Processes of the agent halted with SIGSTOP, for longer than a task waits for its agent.
+    /// Number of halts of the agent with SIGSTOP, for longer than a task waits for its agent
     #[arg(long, default_value_t = 6)]
     halts: u32,
-    /// Conversations that are held at the same time.
+    /// Number of concurrent conversations
     #[arg(long, default_value_t = 64)]
     at_once: usize,
 }
 
-/// How to kill in conversations at named places.
+/// Arguments of `conversation-points`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ConversationPointArgs {
     #[command(flatten)]
     common: CommonArgs,
-    /// Deaths at each place.
+    /// Number of crashes at each point
     #[arg(long, default_value_t = 10)]
     kills: u32,
-    /// Leave out places that begin like this.
+    /// Skip crash points with this prefix
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
-    /// Conversations that are kept open meanwhile.
+    /// Number of conversations to keep open
     #[arg(long, default_value_t = 48)]
     open: usize,
 }
 
-/// Arguments of both kinds of runs.
+/// Common arguments of both kinds of runs.
 #[derive(Clone, Debug, clap::Args)]
 struct CommonArgs {
-    /// Seed that decides the run; random when absent.
+    /// Seed of the run; random by default
     #[arg(long)]
     seed: Option<u64>,
-    /// Where everything is written and kept; a temporary folder when absent.
+    /// Folder for data and logs, which is kept; a temporary folder by default
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// Print the report as JSON.
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
-    /// Seconds after which conversations that have not ended count as lost.
+    /// Seconds after which open conversations count as lost
     #[arg(long, default_value_t = 1_800)]
     patience: u64,
 }
 
-/// Mesh, provider, tools and executor: everything but the agent.
+/// Mesh, provider, tools and executor, without the agent.
 struct ConversationRig {
     cluster: ChaosCluster,
     ledger: Arc<RequestLedger>,
@@ -113,7 +113,7 @@ struct ConversationRig {
     _tools: JoinSet<Fallible<()>>,
 }
 
-/// A task that ends with its owner.
+/// Aborts a task on drop.
 struct StoppedOnDrop(AbortHandle);
 
 impl Drop for StoppedOnDrop {
@@ -138,13 +138,13 @@ impl ConversationRig {
         Ok(Self { cluster, ledger, orders, tally, _executor: executor, _provider: provider, _tools: tools })
     }
 
-    /// A role for each process of the agent.
+    /// Returns a role for each process of the agent.
     fn clerks(&self) -> Vec<Role> {
         let role = |replica| Role::new(self.cluster.place.clone(), What::Clerk { replica });
         (0..REPLICAS).map(role).collect()
     }
 
-    /// Waits until agent and tools have announced themselves.
+    /// Waits until agent and tools have published their cards.
     async fn ready(&self) -> Fallible<()> {
         let cards = self.cluster.client.mesh().cards().follow();
         for name in [CLERK, LOOK, ACT] {
@@ -206,12 +206,12 @@ pub(crate) async fn conversations(args: ConversationArgs) -> Fallible<bool> {
             end = talks.next_end() => {
                 let Some(end) = end? else { break };
                 ends.push(end);
-                // Kills that are owed are had in conversations beyond those that were asked for.
+                // Owed kills need additional conversations.
                 let are_all_over = ends.len() == talks.begun() as usize;
                 if are_all_over && talks.begun() < 2 * args.conversations {
                     (0..around.ledger.state().plan.owed()).for_each(|_| talks.begin());
                 }
-                // Halts are spread over the ends of conversations.
+                // Distribute halts over the ends of conversations.
                 let share = ends.len() * args.halts as usize / args.conversations.max(1) as usize;
                 if args.halts - halts_left < u32::try_from(share)? {
                     halts_left -= 1;
@@ -227,7 +227,7 @@ pub(crate) async fn conversations(args: ConversationArgs) -> Fallible<bool> {
     let mut report = around.report("conversations", seed, began, &ends).await?;
     let (kills, taken_up) = (report.kills, report.verdict.taken_up);
     report.demand(kills == u64::from(args.kills), format!("{kills} of {} kills", args.kills));
-    // The last halt may be ordered at the very end.
+    // The last halt may be ordered too late to happen.
     let halts = (args.halts - halts_left).saturating_sub(1);
     report.demand(report.halts >= u64::from(halts), "a process was not halted");
     report.demand(taken_up >= args.kills as usize / 2, "few kills met a conversation");
@@ -240,7 +240,7 @@ pub(crate) async fn conversations(args: ConversationArgs) -> Fallible<bool> {
     report.write(args.common.json)
 }
 
-/// Kills processes of the agent at every named place, the same number of times.
+/// Crashes processes of the agent the same number of times at each point.
 pub(crate) async fn conversation_points(args: ConversationPointArgs) -> Fallible<bool> {
     if !cfg!(feature = "crash-points") {
         return Err("this was built without places to die at: use --features crash-points".into());
@@ -265,7 +265,7 @@ pub(crate) async fn conversation_points(args: ConversationPointArgs) -> Fallible
         if !queue.is_done() {
             talks.begin();
         }
-        // Processes that live finish the remaining conversations.
+        // Live processes complete the remaining conversations.
         while let Some(done) = dying.try_join_next() {
             alive.push(done??);
         }

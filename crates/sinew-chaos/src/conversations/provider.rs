@@ -1,4 +1,4 @@
-//! A fake provider of a language model, and fake tools. Both note what they are asked for before they answer.
+//! A fake provider of a language model, and fake tools. Both record requests before they answer.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::ledger::RequestLedger;
 use super::script::{ACT, LOOK, WorkId, answer, unanswered_calls};
 use crate::Fallible;
 
-/// Longest request of the agent, in bytes.
+/// Maximum bytes of a request.
 const MAX_REQUEST_BYTES: usize = 1 << 20;
 
 /// Answers chat completions until it is dropped.
@@ -34,13 +34,13 @@ pub(crate) async fn provide(listener: TcpListener, ledger: Arc<RequestLedger>) {
     }
 }
 
-/// A request as it came off the wire.
+/// A raw request.
 struct ProviderRequest {
     process: ProcessLife,
     body: Vec<u8>,
 }
 
-/// Reads one request; none if the process went away in the middle of it.
+/// Reads one request; `None` if the connection closed before its end.
 async fn read_request(stream: &mut TcpStream) -> Option<ProviderRequest> {
     let mut bytes = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Report of a run of conversations, for people and for programs.
+//! Reports of conversation runs, as text and JSON.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -17,24 +17,24 @@ pub(crate) struct ConversationReport {
     pub(crate) seed: u64,
     pub(crate) good: bool,
     pub(crate) seconds: u64,
-    /// Processes that were killed.
+    /// Killed processes.
     pub(crate) kills: u64,
-    /// Processes that were halted for longer than a task waits for its agent.
+    /// Processes halted for longer than a task waits for its agent.
     pub(crate) halts: u64,
-    /// Processes that ended without being told to.
+    /// Processes that ended unexpectedly.
     pub(crate) ended_by_themselves: u64,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) moments: BTreeMap<KillMoment, u64>,
-    /// Deaths by place.
+    /// Crashes by point.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) deaths: BTreeMap<String, u64>,
     pub(crate) verdict: ConversationVerdict,
-    /// Why the run is not good, beside what the verdict lists.
+    /// Reasons why the run failed, in addition to those of the verdict.
     pub(crate) problems: Vec<String>,
 }
 
 impl ConversationReport {
-    /// Without this the run is not good.
+    /// Fails the run with a problem unless the condition holds.
     pub(crate) fn demand(&mut self, holds: bool, otherwise: impl Into<String>) {
         if !holds {
             self.good = false;
@@ -42,7 +42,7 @@ impl ConversationReport {
         }
     }
 
-    /// Demands what holds however conversations are killed.
+    /// Checks the invariants of conversations.
     pub(crate) fn demand_ends(&mut self) {
         let ConversationVerdict { conversations, ended_right, .. } = self.verdict;
         self.demand(conversations > 0, "no conversation was held");
@@ -52,7 +52,7 @@ impl ConversationReport {
         self.demand(strays == 0, format!("{strays} processes ended by themselves"));
     }
 
-    /// Prints the report; returns whether the run was good.
+    /// Prints the report. Returns whether the run passed.
     pub(crate) fn write(&self, json: bool) -> Fallible<bool> {
         let text = if json { serde_json::to_string_pretty(self)? } else { self.table() };
         writeln!(std::io::stdout(), "{text}")?;

@@ -1,30 +1,30 @@
-//! Script of the fake model: its answers in each conversation, and the tools that it calls.
+//! Script of the fake model: its answers and tool calls in each conversation.
 
 use serde_json::{Value, json};
 
-/// A tool whose work may be done again: a repeated call finds the same work.
+/// A repeatable tool.
 pub(crate) const LOOK: &str = "Look";
-/// A tool that acts each time it works.
+/// A tool with a side effect each time it runs.
 pub(crate) const ACT: &str = "Act";
-/// Tools that the model calls in each turn; a turn without calls, the last one, follows.
+/// Tools that the model calls in each turn. A last turn without calls follows.
 pub(crate) const TURN_CALLS: [&[&str]; 3] = [&[LOOK, ACT], &[ACT], &[LOOK, LOOK, ACT]];
 
-/// Whether the model calls tools in this turn.
+/// Returns whether the model calls tools in this turn.
 pub(crate) fn has_calls(turn: usize) -> bool {
     turn < TURN_CALLS.len()
 }
 
-/// Number of calls of a tool in one conversation.
+/// Returns the number of calls of a tool in a conversation.
 pub(crate) fn calls_of(tool: &str) -> usize {
     TURN_CALLS.iter().flat_map(|calls| calls.iter()).filter(|called| **called == tool).count()
 }
 
-/// The first message of a conversation.
+/// Returns the first message of a conversation.
 pub(crate) fn question(conversation: u32) -> String {
     format!("c{conversation}")
 }
 
-/// The text that a conversation has to end with.
+/// Returns the expected final text of a conversation.
 pub(crate) fn right_answer(conversation: u32) -> String {
     format!("c{conversation} done")
 }
@@ -38,12 +38,12 @@ pub(crate) struct WorkId {
 }
 
 impl WorkId {
-    /// The text that the model hands to the tool.
+    /// Returns the tool's input text.
     pub(crate) fn text(self) -> String {
         format!("c{}-{}-{}", self.conversation, self.turn, self.index)
     }
 
-    /// Reads the text that a tool was handed.
+    /// Parses a tool's input text.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix('c')?.split('-');
         let id = Self {
@@ -55,7 +55,7 @@ impl WorkId {
     }
 }
 
-/// The answer of a chat completion for one turn.
+/// Returns the chat completion of a turn.
 pub(crate) fn answer(conversation: u32, turn: usize) -> Value {
     let message = match TURN_CALLS.get(turn) {
         Some(calls) => {
@@ -77,7 +77,7 @@ pub(crate) fn answer(conversation: u32, turn: usize) -> Value {
     })
 }
 
-/// Returns the call ids that a prompt leaves without a result, or with more than one.
+/// Returns the call ids in a prompt that do not have exactly one result.
 pub(crate) fn unanswered_calls(messages: &[Value]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (place, message) in messages.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Callers that hold conversations with the agent, through an executor.
+//! Callers of the agent, through an executor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use super::ledger::RequestLedger;
 use super::script::question;
 use crate::Fallible;
 
-/// Before a question is asked again that nobody took.
+/// Delay before the retry of a call that no process accepted.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// End of a conversation, as its caller was told: the text, or the reason why there is none.
+/// End of a conversation for its caller: the text, or the failure.
 pub(crate) type TalkEnd = Result<String, String>;
 
-/// Conversations that are under way.
+/// Open conversations.
 pub(crate) struct OpenConversations {
     mesh: Mesh,
     ledger: Arc<RequestLedger>,
@@ -36,13 +36,13 @@ pub(crate) struct OpenConversations {
 }
 
 impl OpenConversations {
-    /// Returns talks of which none has begun; `at_once` of them are held at the same time, all until `until`.
+    /// Creates a set of conversations that runs at most `at_once` concurrently, until `until`.
     pub(crate) fn new(mesh: Mesh, ledger: Arc<RequestLedger>, at_once: usize, until: Instant) -> Self {
         let places = Arc::new(Semaphore::new(at_once));
         Self { mesh, ledger, places, until, running: JoinSet::new(), next: 0 }
     }
 
-    /// Begins the next conversation, or puts it in line.
+    /// Starts or queues the next conversation.
     pub(crate) fn begin(&mut self) {
         let (mesh, ledger, places) = (self.mesh.clone(), Arc::clone(&self.ledger), Arc::clone(&self.places));
         let (number, until) = (self.next, self.until);
@@ -55,18 +55,18 @@ impl OpenConversations {
         });
     }
 
-    /// Number of conversations that have begun.
+    /// Returns the number of started conversations.
     pub(crate) fn begun(&self) -> u32 {
         self.next
     }
 
-    /// Waits for the end of any conversation; none if all have ended.
+    /// Waits for the end of any conversation; `None` if all have ended.
     pub(crate) async fn next_end(&mut self) -> Fallible<Option<(u32, TalkEnd)>> {
         Ok(self.running.join_next().await.transpose()?)
     }
 }
 
-/// Asks one question, under one id however often it is asked, until its answer is there.
+/// Calls the agent, with retries under one id, until it answers.
 async fn converse(mesh: &Mesh, number: u32, until: Instant) -> TalkEnd {
     let question = question(number);
     let parts = vec![Part::data(json!({ "text": question }))];

@@ -1,4 +1,4 @@
-//! Deaths of a gateway and of a bridge at every named place between two durable writes, while streams and webhooks are open.
+//! Crashes of gateway and bridge at each named crash point, with open streams and webhooks.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,36 +22,36 @@ use crate::points::Queue;
 use crate::slot::{Living, Role, Slot, Tally, What, die_by_the_list};
 use crate::workflows;
 
-/// How to kill a gateway and a bridge at named places.
+/// Arguments of `gateway-points`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct GatewayPointArgs {
-    /// Seed that decides the run; random when absent.
+    /// Seed of the run; random by default
     #[arg(long)]
     seed: Option<u64>,
-    /// Where everything is written and kept; a temporary folder when absent.
+    /// Folder for data and logs, which is kept; a temporary folder by default
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// Print the report as JSON.
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
-    /// Deaths at each place.
+    /// Number of crashes at each point
     #[arg(long, default_value_t = 20)]
     kills: u32,
-    /// Leave out places that begin like this.
+    /// Skip crash points with this prefix
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
-    /// Streams that are kept open meanwhile; every second one has a webhook.
+    /// Number of streams to keep open; each second one has a webhook
     #[arg(long, default_value_t = 24)]
     open: u32,
-    /// The longest time that an outside task takes, in milliseconds.
+    /// Maximum duration of an external task, in milliseconds
     #[arg(long, default_value_t = 500)]
     work_ms: u64,
-    /// Seconds after which streams that have not ended count as lost.
+    /// Seconds after which open streams count as lost
     #[arg(long, default_value_t = 1_800)]
     patience: u64,
 }
 
-/// Programs outside and the processes that are not killed.
+/// External programs, and the processes that are not killed.
 struct PointRig {
     cluster: ChaosCluster,
     work: Arc<OutsideWork>,
@@ -63,7 +63,7 @@ struct PointRig {
 }
 
 impl PointRig {
-    /// A client of one stream, to its end.
+    /// Follows one stream to its end.
     fn follow(&self, nth: u32) -> impl Future<Output = (u32, FollowedStream)> + Send + 'static + use<> {
         let hook = has_hook(nth).then(|| format!("{}/{nth}", self.hooks));
         let (web, base, until) = (self.web.clone(), self.base.clone(), self.until);
@@ -86,7 +86,7 @@ impl PointRig {
         report.deaths = queues.iter().flat_map(|queue| queue.died()).collect();
         report.judge_streams(streams);
         report.judge_pushes(streams, &expected, &self.pushed);
-        // A bridge that dies between the note that it will send a message, and the message, leaves its fate unknown.
+        // If a bridge crashes after recording that it will send a message, the delivery is unknown.
         let most_unknown = usize::try_from(bridges).unwrap_or(usize::MAX);
         report.judge_messages(&self.work.messages(), most_unknown);
         for missed in queues.iter().flat_map(|queue| queue.failed()) {
@@ -100,7 +100,7 @@ fn has_hook(nth: u32) -> bool {
     nth.is_multiple_of(2)
 }
 
-/// Kills a gateway and a bridge at every place, the same number of times.
+/// Crashes gateway and bridge the same number of times at each point.
 pub(crate) async fn gateway_points(args: GatewayPointArgs) -> Fallible<bool> {
     if !cfg!(feature = "crash-points") {
         return Err("this was built without places to die at: use --features crash-points".into());
@@ -159,7 +159,7 @@ pub(crate) async fn gateway_points(args: GatewayPointArgs) -> Fallible<bool> {
             following.spawn(rig.follow(begun));
             begun += 1;
         }
-        // Processes that live finish the remaining streams.
+        // Live processes complete the remaining streams.
         while let Some(done) = dying.try_join_next() {
             alive.push(done??);
         }

@@ -1,4 +1,4 @@
-//! As much of HTTP as the programs outside need.
+//! A minimal HTTP server for external programs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::Fallible;
 
-/// Longest request, in bytes.
+/// Maximum bytes of a request.
 const MAX_REQUEST_BYTES: usize = 8 << 20;
 
-/// A server that ends with its owner.
+/// Stops a server on drop.
 pub(super) struct ServerGuard(AbortHandle);
 
 impl Drop for ServerGuard {
@@ -28,7 +28,7 @@ pub(super) struct PlainRequest {
     pub(super) body: Vec<u8>,
 }
 
-/// Serves on a free port of this machine; gives the address.
+/// Serves on a free local port. Returns the address.
 pub(super) async fn serve<F, Fut>(answer: F) -> Fallible<(String, ServerGuard)>
 where
     F: Fn(PlainRequest, TcpStream) -> Fut + Send + Sync + 'static,
@@ -57,7 +57,7 @@ where
     Ok((address, ServerGuard(serving.abort_handle())))
 }
 
-/// Reads one request; none if the client went away in the middle of it.
+/// Reads one request; `None` if the connection closed before its end.
 async fn read_request(stream: &mut TcpStream) -> Option<PlainRequest> {
     let mut bytes = Vec::new();
     loop {
@@ -81,7 +81,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<PlainRequest> {
     }
 }
 
-/// Answers with a whole body, and closes.
+/// Sends a response with a complete body, and closes the connection.
 pub(super) async fn respond(
     stream: &mut TcpStream,
     status: &str,
@@ -96,7 +96,7 @@ pub(super) async fn respond(
     stream.flush().await.ok()
 }
 
-/// Begins a stream of events.
+/// Starts an event stream.
 pub(super) async fn begin_events(stream: &mut TcpStream) -> Option<()> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
     stream.write_all(head.as_bytes()).await.ok()?;

@@ -1,5 +1,6 @@
-//! A mesh between programs outside: clients that follow streams of a gateway, webhooks, and an outside agent behind a
-//! bridge. Gateway, bridge, executors and broker are killed; the programs outside are not, and count what reaches them.
+//! A mesh with external programs: clients that follow streams of a gateway, webhooks, and an external
+//! agent of a bridge. Gateway, bridge, executors and broker are killed; external programs are not, and
+//! count what they receive.
 
 mod gateway_points;
 mod http_server;
@@ -36,9 +37,9 @@ use outside_report::{GatewayReport, KillCounts};
 use push_receiver::{PushLedger, receive_pushes};
 use stream_client::{FollowedStream, StreamClient};
 
-/// Name of the workflow that is streamed.
+/// Name of the streamed workflow.
 const PAIR: &str = "pair";
-/// Two tasks of the outside agent, one after the other.
+/// Two sequential tasks of the external agent.
 const PAIR_FILE: &str = r#"
 workflow:
   description: Two outside tasks
@@ -47,54 +48,54 @@ workflow:
     - {id: second, type: agent, agent_name: outside, depends_on: [first], input: {text: "{{first.output.text}}"}}
   output_mapping: {text: "{{second.output.text}}"}
 "#;
-/// Executors of the mesh.
+/// Number of executors.
 const EXECUTORS: usize = 2;
-/// Shards of the mesh.
+/// Number of shards.
 const SHARDS: u32 = 4;
-/// Silence after which executors take another one for dead.
+/// Lease of executors.
 const LEASE: Duration = Duration::from_secs(3);
-/// How long cards may take to come.
+/// Time limit for cards to be published.
 const CARD_TIMEOUT: Duration = Duration::from_mins(1);
-/// Processes are away for at most so long.
+/// Maximum downtime of a process.
 const MAX_DOWN: Duration = Duration::from_millis(1_500);
 
-/// How to kill around a gateway.
+/// Arguments of `gateway`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct GatewayArgs {
-    /// Seed that decides the run; random when absent.
+    /// Seed of the run; random by default
     #[arg(long)]
     seed: Option<u64>,
-    /// Where everything is written and kept; a temporary folder when absent.
+    /// Folder for data and logs, which is kept; a temporary folder by default
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// Print the report as JSON.
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
-    /// Streams that are followed at the same time.
+    /// Number of concurrent streams
     #[arg(long, default_value_t = 200)]
     streams: u32,
-    /// Streams whose events go to a webhook, too.
+    /// Number of streams with a webhook
     #[arg(long, default_value_t = 50)]
     pushes: u32,
-    /// How long faults happen.
+    /// Duration of the faults, in seconds
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Kills of the gateway.
+    /// Number of kills of the gateway
     #[arg(long, default_value_t = 10)]
     gateway_kills: u32,
-    /// Kills of the bridge.
+    /// Number of kills of the bridge
     #[arg(long, default_value_t = 10)]
     bridge_kills: u32,
-    /// Kills of executors.
+    /// Number of kills of executors
     #[arg(long, default_value_t = 6)]
     executor_kills: u32,
-    /// Kills of the broker.
+    /// Number of kills of the broker
     #[arg(long, default_value_t = 3)]
     broker_kills: u32,
-    /// The longest time that an outside task takes, in milliseconds.
+    /// Maximum duration of an external task, in milliseconds
     #[arg(long, default_value_t = 8_000)]
     work_ms: u64,
-    /// Seconds after the last fault in which everything has to end.
+    /// Seconds after the last fault in which all executions must end
     #[arg(long, default_value_t = 240)]
     patience: u64,
 }
@@ -108,19 +109,19 @@ enum Victim {
     Broker,
 }
 
-/// The gateway, until it is killed; a guarded one asks for keys.
+/// Serves the gateway until it is killed; a guarded one requires keys.
 pub(crate) async fn serve_gateway(place: &MeshArgs, listen: SocketAddr, is_guarded: bool) -> Fallible<()> {
     prepare(place)?;
     let mut options = GatewayOptions::new(workflows::adapters);
     options.listen = listen;
     options.access.is_required = is_guarded;
-    // The receivers of this run are on this machine.
+    // The webhook receivers of this run are local.
     options.push_addresses = ReachableAddresses::All;
     let _gateway = Gateway::start(place.connect("gateway").await?, options).await?;
     std::future::pending().await
 }
 
-/// The bridge, until it is killed.
+/// Serves the bridge until it is killed.
 pub(crate) async fn serve_bridge(place: &MeshArgs, card: &str) -> Fallible<()> {
     prepare(place)?;
     let stop = CancellationToken::new();
@@ -129,7 +130,7 @@ pub(crate) async fn serve_bridge(place: &MeshArgs, card: &str) -> Fallible<()> {
     Ok(bridge.serve(mesh, stop).await?)
 }
 
-/// Times of the kills, from the seed.
+/// Returns the times of kills.
 fn plan(args: &GatewayArgs, random: &mut StdRng) -> Vec<(Duration, Victim, Duration)> {
     let whole = Duration::from_secs(args.seconds);
     let mut plan = Vec::new();
@@ -148,12 +149,12 @@ fn plan(args: &GatewayArgs, random: &mut StdRng) -> Vec<(Duration, Victim, Durat
     plan
 }
 
-/// A port that no one listens on. The gateway has to come back at the same address.
+/// Returns an unused local address, because the gateway must restart at the same one.
 pub(crate) fn free_address() -> Fallible<SocketAddr> {
     Ok(std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// Kills around a gateway, and counts what reaches the programs outside.
+/// Kills processes around a gateway, and counts what external programs receive.
 pub(crate) async fn gateway(args: GatewayArgs) -> Fallible<bool> {
     let seed = args.seed.unwrap_or_else(rand::random);
     let mut random = StdRng::seed_from_u64(seed);
@@ -205,7 +206,7 @@ pub(crate) async fn gateway(args: GatewayArgs) -> Fallible<bool> {
             }
         }
     }
-    // A kill that was ordered while the process was down happens when the next one is there.
+    // A kill that is ordered while the process is down hits the next one.
     join_all(executors.iter().chain([&gateway, &bridge]).map(Slot::idle)).await;
     let mut streams: BTreeMap<u32, FollowedStream> = BTreeMap::new();
     while let Some(followed) = following.join_next().await {
@@ -234,7 +235,7 @@ pub(crate) async fn gateway(args: GatewayArgs) -> Fallible<bool> {
     report.write(args.json)
 }
 
-/// Demands that as many were killed as the run asked for.
+/// Checks that the run had the requested number of kills.
 fn demand_kills(report: &mut GatewayReport, counts: KillCounts, args: &GatewayArgs) {
     let demands = [
         ("gateways", counts.gateway, args.gateway_kills),

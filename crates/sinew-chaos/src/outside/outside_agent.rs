@@ -1,4 +1,4 @@
-//! An outside agent of A2A: it notes each message before it answers, works for a while, and keeps its tasks.
+//! An external A2A agent that records each message before it answers, and keeps its tasks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +15,10 @@ use crate::Fallible;
 
 /// Name of the agent, on its card and on the mesh.
 pub(super) const OUTSIDE: &str = "outside";
-/// The longest time between the arrival of a message and its answer.
+/// Maximum delay of the answer to a message.
 const MAX_ANSWER_DELAY: Duration = Duration::from_millis(300);
 
-/// Work of the agent.
+/// State of the agent.
 pub(super) struct OutsideWork {
     max_work: Duration,
     known: Mutex<KnownWork>,
@@ -48,7 +48,7 @@ impl OutsideWork {
         Self { max_work, known: Mutex::new(known) }
     }
 
-    /// How often each message came.
+    /// Returns how often the agent received each message.
     pub(super) fn messages(&self) -> BTreeMap<String, u32> {
         self.known().messages.clone()
     }
@@ -57,7 +57,7 @@ impl OutsideWork {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a message; gives its task, and the time before the answer.
+    /// Accepts a message. Returns its task, and the delay of the answer.
     fn take(&self, message: &Value) -> Option<(String, Duration)> {
         let id = message["messageId"].as_str()?.to_owned();
         let text = message["parts"].as_array()?.iter().find_map(|part| part["text"].as_str())?.to_owned();
@@ -72,7 +72,7 @@ impl OutsideWork {
         Some((task, delay))
     }
 
-    /// A task as it is now, and when it ends if it has not.
+    /// Returns the current task, and its end time if it is open.
     fn task(&self, id: &str) -> Option<(Value, Option<Instant>)> {
         let task = self.known().tasks.get(id).cloned()?;
         let mut shown = json!({
@@ -88,7 +88,7 @@ impl OutsideWork {
     }
 }
 
-/// Serves the agent; gives the address of its card.
+/// Serves the agent. Returns the address of its card.
 pub(super) async fn serve_outside(work: Arc<OutsideWork>) -> Fallible<(String, ServerGuard)> {
     serve(move |request, stream| {
         let work = Arc::clone(&work);
@@ -143,7 +143,7 @@ async fn answer(work: &OutsideWork, request: PlainRequest, mut stream: TcpStream
     respond(&mut stream, "200 OK", "application/json", &reply).await
 }
 
-/// Tells a task from now to its end.
+/// Streams a task from now to its end.
 async fn tell(work: &OutsideWork, task: &str, id: &Value, mut stream: TcpStream) -> Option<()> {
     begin_events(&mut stream).await?;
     loop {

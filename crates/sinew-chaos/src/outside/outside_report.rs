@@ -1,4 +1,4 @@
-//! Verdict on a run around a gateway: from what the programs outside saw, and from nothing else.
+//! Verdict on a gateway run, only from observations of external programs.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -12,12 +12,12 @@ use super::push_receiver::PushLedger;
 use super::stream_client::FollowedStream;
 use crate::Fallible;
 
-/// Problems that a report lists.
+/// Maximum problems in a report.
 const MAX_PROBLEMS: usize = 40;
-/// At most one stream in so many may end because its tasks were delivered too often.
+/// Divisor for the maximum number of streams that end because tasks were delivered too often.
 const GIVEN_UP_PART: usize = 10;
 
-/// Processes that were killed.
+/// Numbers of killed processes.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct KillCounts {
     pub(super) gateway: u64,
@@ -34,23 +34,23 @@ pub(super) struct GatewayReport {
     good: bool,
     seconds: u64,
     kills: KillCounts,
-    /// Deaths by place.
+    /// Crashes by point.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) deaths: BTreeMap<String, u64>,
     streams: usize,
-    /// Streams that ended with the right output.
+    /// Streams that ended with the expected output.
     completed: usize,
-    /// Streams whose execution ended because nobody can tell what became of a message that the agent never got.
+    /// Streams whose execution ended because the delivery of a message is unknown.
     fate_unknown: usize,
-    /// Streams whose execution ended because a task was delivered too often: its bridge died each time.
+    /// Streams whose execution ended because a task was delivered too often while its bridge crashed.
     given_up: usize,
     events: u64,
-    /// Connections on which a stream went on.
+    /// Connections on which a stream was resumed.
     resumed: u64,
     gaps: u64,
     repeats: u64,
     pushed_streams: usize,
-    /// Streams all of whose events arrived at their webhook.
+    /// Streams whose webhook received all events.
     pushed_whole: usize,
     deliveries: u64,
     deliveries_refused: u64,
@@ -86,7 +86,7 @@ impl GatewayReport {
         }
     }
 
-    /// Without this the run is not good.
+    /// Fails the run with a problem unless the condition holds.
     pub(super) fn demand(&mut self, holds: bool, otherwise: impl Into<String>) {
         if !holds {
             self.good = false;
@@ -140,8 +140,8 @@ impl GatewayReport {
         }
     }
 
-    /// The agent counts the messages that it gets. Those of an activation that ended as unknown must not be among them, so there
-    /// are two for each completed stream, and one more for a first task before an unknown second one.
+    /// Checks the agent's messages. An activation that ended as unknown must have none. Each completed
+    /// stream has two, and a stream with an unknown second task has one.
     pub(super) fn judge_messages(&mut self, messages: &BTreeMap<String, u32>, most_unknown: usize) {
         self.messages = messages.len();
         let twice: Vec<&String> =
@@ -157,7 +157,7 @@ impl GatewayReport {
         self.demand(few, format!("tasks of {} streams were delivered too often", self.given_up));
     }
 
-    /// Prints it; gives back whether the run was good.
+    /// Prints the report. Returns whether the run passed.
     pub(super) fn write(&self, json: bool) -> Fallible<bool> {
         let text = if json { serde_json::to_string_pretty(self)? } else { self.table() };
         writeln!(std::io::stdout(), "{text}")?;

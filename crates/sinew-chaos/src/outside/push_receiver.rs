@@ -1,4 +1,4 @@
-//! A receiver of push notifications: it counts them, and now and then is out of order.
+//! A receiver that counts push notifications, and sometimes fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,10 +9,10 @@ use tokio::time::{Instant, timeout_at};
 use super::http_server::{PlainRequest, ServerGuard, respond, serve};
 use crate::Fallible;
 
-/// Every so many deliveries one is answered with an error, and has to come again.
+/// Every n-th delivery is answered with an error, and must be retried.
 const FAILING: u64 = 7;
 
-/// Deliveries that were taken.
+/// Accepted deliveries.
 #[derive(Default)]
 pub(super) struct PushLedger {
     taken: Mutex<TakenPushes>,
@@ -32,18 +32,18 @@ impl PushLedger {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Numbers of the events that arrived for a stream.
+    /// Returns the numbers of received events of a stream.
     pub(super) fn events(&self, nth: u32) -> BTreeSet<u64> {
         self.taken().events.get(&nth).cloned().unwrap_or_default()
     }
 
-    /// Deliveries that were taken, and those that were answered with an error.
+    /// Returns the numbers of accepted deliveries, and of those answered with an error.
     pub(super) fn counts(&self) -> (u64, u64) {
         let taken = self.taken();
         (taken.count, taken.refused)
     }
 
-    /// Waits until the last event of every stream has arrived.
+    /// Waits until the last event of each stream was received.
     pub(super) async fn all_arrived(&self, expected: &BTreeMap<u32, u64>, until: Instant) {
         loop {
             let changed = self.changed.notified();
@@ -72,7 +72,7 @@ impl PushLedger {
     }
 }
 
-/// Serves the receiver; gives its address.
+/// Serves the receiver. Returns its address.
 pub(super) async fn receive_pushes(ledger: Arc<PushLedger>) -> Fallible<(String, ServerGuard)> {
     serve(move |request, mut stream| {
         let ledger = Arc::clone(&ledger);

@@ -1,4 +1,4 @@
-//! A client that sends one message and follows its task to the end, over as many connections as that takes.
+//! A client that sends one message and follows its task to the end, with reconnects.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use sinew_agents::{WebClient, WebMethod, WebRequest, WebResponse};
 use tokio::time::{Instant, sleep, timeout};
 
-/// Pause before a connection is tried again.
+/// Delay before a reconnect.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
-/// Time for the head of an answer.
+/// Timeout of response headers.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
-/// Silence after which a stream counts as broken; a comment comes every fifteen seconds.
+/// Idle timeout of a stream, which has a comment every fifteen seconds.
 const STREAM_SILENCE: Duration = Duration::from_secs(25);
 
 /// The client of one stream.
@@ -19,32 +19,32 @@ pub(super) struct StreamClient {
     /// Address of the workflow at the gateway.
     pub(super) base: String,
     pub(super) nth: u32,
-    /// Webhook for the events, too.
+    /// Webhook for the events.
     pub(super) hook: Option<String>,
 }
 
-/// Events of a stream, as its client saw them.
+/// Events of a stream that its client received.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FollowedStream {
-    /// Number of the first event, and of the last.
+    /// Numbers of the first and the last event.
     pub(super) first: u64,
     pub(super) last: u64,
     pub(super) events: u64,
-    /// Connections beyond the first on which events came.
+    /// Connections with events after the first.
     pub(super) resumed: u64,
     pub(super) gaps: u64,
     pub(super) repeats: u64,
-    /// State at the end; empty if it has none.
+    /// Final state; empty if the task has not ended.
     pub(super) state: String,
     /// Text of the result.
     pub(super) text: String,
-    /// Words of the last event, for the report.
+    /// Text of the last event, for the report.
     pub(super) words: String,
     task: Option<String>,
 }
 
 impl StreamClient {
-    /// Follows until the task has ended, or there is no more time.
+    /// Follows until the task has ended, or until the timeout.
     pub(super) async fn follow(&self, until: Instant) -> FollowedStream {
         let mut seen = FollowedStream::default();
         while Instant::now() < until && seen.state.is_empty() {
@@ -63,7 +63,7 @@ impl StreamClient {
         seen
     }
 
-    /// Sends the message, or goes on behind the last event.
+    /// Sends the message, or resumes after the last event.
     async fn open(&self, seen: &FollowedStream) -> Option<WebResponse> {
         let last = seen.last.to_string();
         let mut headers = vec![("a2a-version", "1.0"), ("content-type", "application/json")];

@@ -1,18 +1,18 @@
-//! The bytes of one file: as programs see them, and as the disk holds them.
+//! The bytes of a file, as programs see them and as stored on the disk.
 
 use rand::Rng;
 
-/// A disk writes such pieces in whole or not at all.
+/// Bytes of an atomic write of a disk.
 const SECTOR: usize = 512;
 
-/// A change that is not synced.
+/// An unsynced change.
 #[derive(Clone, Debug)]
 enum DiskChange {
     Write { offset: usize, data: Vec<u8> },
     Resize(usize),
 }
 
-/// One file.
+/// A file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DiskFile {
     seen: Vec<u8>,
@@ -25,7 +25,7 @@ impl DiskFile {
         self.seen.len()
     }
 
-    /// The bytes from an offset, at most so many.
+    /// Returns at most `size` bytes from an offset.
     pub(super) fn read(&self, offset: usize, size: usize) -> &[u8] {
         let from = offset.min(self.seen.len());
         &self.seen[from..from.saturating_add(size).min(self.seen.len())]
@@ -41,7 +41,7 @@ impl DiskFile {
         self.pending.push(DiskChange::Resize(size));
     }
 
-    /// Has the disk hold what programs see.
+    /// Stores all changes on the disk.
     pub(super) fn sync(&mut self) {
         for change in self.pending.drain(..) {
             match change {
@@ -51,10 +51,10 @@ impl DiskFile {
         }
     }
 
-    /// Loses power. Of what was not synced, any sectors may have reached the disk, in any order, and any change of the size.
-    /// Gives the number of changes that are forgotten in whole or in part.
+    /// Loses power. Any unsynced sectors, in any order, and any change of size may be stored. Returns
+    /// the number of changes that are lost in whole or in part.
     pub(super) fn cut(&mut self, random: &mut impl Rng) -> u64 {
-        // A cache that wrote nothing back, one that wrote most of it back, and those between.
+        // From a cache that stored nothing to one that stored everything.
         let kept = f64::from(random.random_range(0..=4_u8)) / 4.0;
         let mut forgotten = 0;
         for change in std::mem::take(&mut self.pending) {

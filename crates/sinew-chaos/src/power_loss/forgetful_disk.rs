@@ -1,7 +1,7 @@
-//! The tree of files of a disk that loses power.
+//! The file tree of a disk that loses power.
 //!
-//! Names change as in a journaling file system: in order, and a sync of any file keeps all changes of names before it. A cut
-//! keeps a part of the changes since then, from their beginning.
+//! Name changes are ordered, as in a journaling file system: a sync of any file stores all earlier name
+//! changes, and a power cut keeps a prefix of the later ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -13,7 +13,7 @@ use super::disk_file::DiskFile;
 
 /// Number of a file or folder.
 pub(super) type Inode = u64;
-/// The top folder.
+/// The root folder.
 pub(super) const ROOT: Inode = 1;
 
 /// Refusal of a change.
@@ -27,7 +27,7 @@ pub(super) enum DiskError {
 
 type Folders = HashMap<Inode, BTreeMap<OsString, Inode>>;
 
-/// A change of names.
+/// A name change.
 #[derive(Clone, Debug)]
 enum NameChange {
     Folder { parent: Inode, name: OsString, folder: Inode },
@@ -59,7 +59,7 @@ impl ForgetfulDisk {
         }
     }
 
-    /// Changes that power cuts have taken back, in whole or in part.
+    /// Returns the number of changes that power cuts lost, in whole or in part.
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten
     }
@@ -80,7 +80,7 @@ impl ForgetfulDisk {
         self.names(parent)?.get(name).copied().ok_or(DiskError::Missing)
     }
 
-    /// Names of a folder.
+    /// Returns the names in a folder.
     pub(super) fn names(&self, folder: Inode) -> Result<&BTreeMap<OsString, Inode>, DiskError> {
         self.seen.get(&folder).ok_or(DiskError::NotFolder)
     }
@@ -110,7 +110,7 @@ impl ForgetfulDisk {
         Ok(())
     }
 
-    /// Gives a file or folder another name; one that had it is replaced.
+    /// Renames a file or folder; replaces an existing one.
     pub(super) fn rename(&mut self, from: (Inode, &OsStr), to: (Inode, &OsStr)) -> Result<(), DiskError> {
         let node = self.lookup(from.0, from.1)?;
         if let Ok(there) = self.lookup(to.0, to.1)
@@ -119,13 +119,13 @@ impl ForgetfulDisk {
             return Err(DiskError::NotEmpty);
         }
         self.names(to.0)?;
-        // A cut between both would show two names, as it can on a disk without a journal: the old one is still right.
+        // A cut between both leaves two names, which is harmless: the old one is still valid.
         self.change(NameChange::Link { parent: to.0, name: to.1.to_owned(), node });
         self.change(NameChange::Unlink { parent: from.0, name: from.1.to_owned() });
         Ok(())
     }
 
-    /// Keeps a file, and all names.
+    /// Stores a file, and all name changes.
     pub(super) fn sync(&mut self, node: Inode) {
         if let Some(file) = self.files.get_mut(&node) {
             file.sync();
@@ -135,7 +135,7 @@ impl ForgetfulDisk {
         }
     }
 
-    /// Keeps everything.
+    /// Stores all changes.
     pub(super) fn sync_all(&mut self) {
         self.files.values_mut().for_each(DiskFile::sync);
         for change in self.pending.drain(..) {
@@ -143,7 +143,7 @@ impl ForgetfulDisk {
         }
     }
 
-    /// Loses power, and comes back with what the disk holds.
+    /// Loses power, and returns to the stored state.
     pub(super) fn cut(&mut self, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
         let kept = random.random_range(0..=self.pending.len());
@@ -152,7 +152,7 @@ impl ForgetfulDisk {
             apply(&mut self.held, &change);
         }
         self.seen.clone_from(&self.held);
-        // In the order of their numbers, so that a seed gives the same cut.
+        // In inode order, so that the cut depends only on the seed.
         let mut nodes: Vec<Inode> = self.files.keys().copied().collect();
         nodes.sort_unstable();
         let named: Vec<Inode> = self.seen.values().flat_map(BTreeMap::values).copied().collect();

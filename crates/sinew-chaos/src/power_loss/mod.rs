@@ -1,5 +1,5 @@
-//! A disk that loses power: what was not synced is forgotten, in whole or in part, as a page cache and a disk's own memory do.
-//! It can also be full, or read only.
+//! A disk that loses unsynced writes, in whole or in part, in a power cut, as page cache and disk cache
+//! do. It can also be full, or read-only.
 
 mod disk_file;
 mod forgetful_disk;
@@ -11,11 +11,11 @@ mod mounted_disk;
 
 pub(crate) use mounted_disk::MountedDisk;
 
-/// Reason for which a disk takes no changes.
+/// Reason why a disk refuses changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteRefusal {
-    /// It has no room.
+    /// The disk is full.
     Full,
-    /// It can only be read, as a file system with errors.
+    /// The disk is read-only, as a file system with errors.
     ReadOnly,
 }

@@ -1,4 +1,4 @@
-//! A forgetful disk in the tree of files, served by this process (FUSE).
+//! Mounts a forgetful disk with FUSE.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -18,14 +18,14 @@ use super::WriteRefusal;
 use super::forgetful_disk::{DiskError, ForgetfulDisk, Inode, ROOT};
 use crate::Fallible;
 
-/// The kernel keeps nothing: after a cut it must not show what the disk has forgotten.
+/// Cache time of the kernel: none, so that it does not return lost data after a cut.
 const KEPT: Duration = Duration::ZERO;
-/// A write of a file opened with `O_SYNC` or `O_DSYNC` is held when it returns. Linux on all processors that are built for.
+/// `O_SYNC` and `O_DSYNC` on Linux, whose writes are stored when they return.
 const SYNCED_WRITES: i32 = 0o4_010_000;
-/// Blocks that the disk says it has, of 4 KiB: 64 GiB.
+/// Reported blocks of 4 KiB: 64 GiB.
 const BLOCKS: u64 = 16 << 20;
 
-/// A disk of this process in the tree of files, taken out when it is dropped.
+/// A mounted disk, unmounted on drop.
 #[derive(Debug)]
 pub(crate) struct MountedDisk {
     disk: Arc<Mutex<ForgetfulDisk>>,
@@ -34,7 +34,7 @@ pub(crate) struct MountedDisk {
 }
 
 impl MountedDisk {
-    /// Puts an empty disk at a folder.
+    /// Mounts an empty disk at a folder.
     pub(crate) fn mount(folder: &Path) -> Fallible<Self> {
         std::fs::create_dir_all(folder)?;
         let disk = Arc::new(Mutex::new(ForgetfulDisk::new()));
@@ -48,27 +48,27 @@ impl MountedDisk {
         Ok(Self { disk, refusal, _session: session })
     }
 
-    /// Forgets what is not synced. No process may have a file open.
+    /// Loses unsynced writes. No process may have an open file.
     pub(crate) fn cut_power(&self, seed: u64) {
         lock(&self.disk).cut(seed);
     }
 
-    /// Keeps all that was written so far.
+    /// Syncs all writes.
     pub(crate) fn keep_all(&self) {
         lock(&self.disk).sync_all();
     }
 
-    /// Refuses all changes for this reason, or takes them again.
+    /// Refuses all changes for this reason, or accepts them again if it is `None`.
     pub(crate) fn refuse_writes(&self, reason: Option<WriteRefusal>) {
         *lock(&self.refusal.reason) = reason;
     }
 
-    /// Changes that were refused so far.
+    /// Returns the number of refused changes so far.
     pub(crate) fn refused(&self) -> u64 {
         self.refusal.refused.load(Ordering::Relaxed)
     }
 
-    /// Changes that cuts have taken back so far, in whole or in part.
+    /// Returns the number of changes that cuts lost so far, in whole or in part.
     pub(crate) fn forgotten(&self) -> u64 {
         lock(&self.disk).forgotten()
     }
@@ -89,7 +89,7 @@ impl From<DiskError> for Errno {
     }
 }
 
-/// Whether changes are refused now, and how many were.
+/// Current refusal of changes, and the number of refused ones.
 #[derive(Debug, Default)]
 struct Refusal {
     reason: Mutex<Option<WriteRefusal>>,
@@ -97,7 +97,7 @@ struct Refusal {
 }
 
 impl Refusal {
-    /// Returns the error with which a change is refused; what makes room passes on a full disk.
+    /// Returns the error for a change, if it is refused. A full disk accepts changes that free space.
     fn error(&self, makes_room: bool) -> Option<Errno> {
         let error = match *lock(&self.reason) {
             Some(WriteRefusal::Full) if !makes_room => Errno::ENOSPC,
@@ -109,11 +109,11 @@ impl Refusal {
     }
 }
 
-/// The kernel's questions, answered from the disk.
+/// Serves requests of the kernel from the disk.
 #[derive(Debug)]
 struct DiskServer {
     disk: Arc<Mutex<ForgetfulDisk>>,
-    /// Permissions that programs gave to files; a cut does not change them.
+    /// Permissions of files, which survive a cut.
     modes: Mutex<HashMap<Inode, u16>>,
     refusal: Arc<Refusal>,
 }
@@ -142,7 +142,7 @@ impl DiskServer {
         })
     }
 
-    /// Answers with the attributes of what a change of names made or found.
+    /// Replies with the attributes of the result of a name change.
     fn entry(&self, reply: ReplyEntry, change: impl FnOnce(&mut ForgetfulDisk) -> Result<Inode, DiskError>) {
         let mut disk = lock(&self.disk);
         match change(&mut disk).and_then(|node| self.attributes(&disk, node)) {
@@ -159,7 +159,7 @@ impl DiskServer {
     }
 }
 
-/// An offset or size of the kernel in memory.
+/// Converts an offset or size of the kernel.
 fn place(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }

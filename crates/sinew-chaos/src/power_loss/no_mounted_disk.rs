@@ -1,11 +1,11 @@
-//! Where no file system can be served by a process: said instead of pretended.
+//! Fails on systems without FUSE.
 
 use std::path::Path;
 
 use super::WriteRefusal;
 use crate::Fallible;
 
-/// A disk of this process in the tree of files: not on this system.
+/// A mounted disk, not supported on this system.
 #[derive(Debug)]
 pub(crate) struct MountedDisk;
 

@@ -1,4 +1,4 @@
-//! Steady work for hours: memory, streams, disk, tasks and latency stay where they were.
+//! A steady load for hours, during which memory, streams, disk, tasks and latency must stay level.
 
 mod samples;
 mod soak_load;
@@ -21,57 +21,57 @@ use samples::{SoakSample, SoakSampler};
 use soak_load::SoakLoad;
 use soak_report::SoakReport;
 
-/// Silence after which executors take another one for dead, as in the product.
+/// Lease of executors, as in the product.
 const LEASE: Duration = Duration::from_secs(5);
-/// The longest time an agent works.
+/// Maximum duration of a task.
 const WORK: Duration = Duration::from_millis(200);
-/// Agents that were killed are back after this time.
+/// Downtime of killed agents.
 const DOWN: Duration = Duration::from_secs(1);
-/// How long everything may take to end after the last start.
+/// Time limit for all executions to end after the last start.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// The shortest time that a mesh can be told to keep what has ended.
+/// Minimum retention of a mesh.
 const MIN_RETENTION: Duration = Duration::from_mins(1);
-/// Part of the run, at its end, that is compared with the time after the warm-up.
+/// Divisor of the run for the compared periods at the end and after the warm-up.
 const COMPARED_PART: u32 = 8;
-/// Part of the run that the warm-up may take.
+/// Divisor of the run for the maximum warm-up.
 const MAX_WARM_UP_PART: u32 = 4;
 
-/// How to soak.
+/// Arguments of `soak`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SoakArgs {
-    /// Seed of the run; random when absent.
+    /// Seed of the run; random by default
     #[arg(long)]
     seed: Option<u64>,
-    /// Where everything is written and kept; a temporary folder when absent.
+    /// Folder for data and logs, which is kept; a temporary folder by default
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// Print the report as JSON.
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
-    /// How long executions are started.
+    /// Duration of the load, in seconds
     #[arg(long, default_value_t = 7200)]
     seconds: u64,
-    /// Time before anything is compared; a quarter of the run, if that is less.
+    /// Warm-up before comparisons, in seconds; at most a quarter of the run
     #[arg(long, default_value_t = 900)]
     warm_up_seconds: u64,
-    /// Executions started in each second.
+    /// Number of executions to start per second
     #[arg(long, default_value_t = 5)]
     rate: u64,
-    /// How long the mesh keeps what has ended; an eighth of the run, if that is less, and at least 60.
+    /// Retention of the mesh, in seconds; at most an eighth of the run, and at least 60
     #[arg(long, default_value_t = 600)]
     retention_seconds: u64,
-    /// Seconds between two deployments of a new version.
+    /// Seconds between deployments of new versions
     #[arg(long, default_value_t = 60)]
     deploy_seconds: u64,
-    /// Seconds between two kills of an agent process.
+    /// Seconds between kills of an agent process
     #[arg(long, default_value_t = 120)]
     agent_kill_seconds: u64,
-    /// Demand that what must happen happens, but not that memory and latency stay level: for runs too short for that.
+    /// Do not require that memory and latency stay level; for short runs
     #[arg(long)]
     short: bool,
 }
 
-/// Processes that live as long as the run, with the name that the report gives them, and those that are killed.
+/// Processes that live as long as the run, with their names in the report, and those that are killed.
 struct SoakProcesses {
     cluster: ChaosCluster,
     steady: BTreeMap<&'static str, Slot>,
@@ -104,7 +104,7 @@ impl SoakProcesses {
         Ok(Self { cluster, steady, killed, tally })
     }
 
-    /// Process of each name, as far as it runs.
+    /// Returns the running processes by name.
     fn ids(&self) -> BTreeMap<&'static str, u32> {
         let steady = self.steady.iter().filter_map(|(name, slot)| Some((*name, slot.process_id()?)));
         let broker = self.cluster.brokers.members().first().and_then(sinew_mesh::server::Server::pid);
@@ -112,12 +112,12 @@ impl SoakProcesses {
     }
 }
 
-/// An address of this machine that is free at this moment.
+/// Returns an unused local address.
 fn free_address() -> Fallible<std::net::SocketAddr> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// Works for hours.
+/// Runs a soak test.
 pub(crate) async fn soak(args: SoakArgs) -> Fallible<bool> {
     let whole = Duration::from_secs(args.seconds);
     let warm_up = Duration::from_secs(args.warm_up_seconds).min(whole / MAX_WARM_UP_PART);
@@ -136,7 +136,7 @@ pub(crate) async fn soak(args: SoakArgs) -> Fallible<bool> {
     starting.await??;
     let has_ended = load.all_ended(PATIENCE).await;
     approving.abort();
-    // Tasks of tokio end with what they served; a sample too early would see the last of them.
+    // Tasks of tokio end after their work; an earlier sample would count the last of them.
     sleep(LEASE).await;
     let last = sampler.sample(began.elapsed(), &processes.ids()).await?;
 
@@ -150,7 +150,7 @@ pub(crate) async fn soak(args: SoakArgs) -> Fallible<bool> {
     report.write(args.json)
 }
 
-/// Takes samples, deploys and kills agents until the time is over.
+/// Takes samples, deploys, and kills agents until the end of the run.
 async fn watch(
     args: &SoakArgs,
     whole: Duration,
@@ -178,7 +178,7 @@ async fn watch(
     Ok(samples)
 }
 
-/// As many samples as a person reads: one in so many.
+/// Reduces samples to a readable number.
 fn thin_out(samples: Vec<SoakSample>) -> Vec<SoakSample> {
     let step = samples.len().div_ceil(60).max(1);
     samples.into_iter().step_by(step).collect()

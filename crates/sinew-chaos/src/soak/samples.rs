@@ -1,4 +1,4 @@
-//! Sizes of processes, streams and the disk at one moment.
+//! Samples of the sizes of processes, streams and disk.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::Fallible;
 use crate::cluster::ChaosCluster;
 use crate::roles::{MeshArgs, read_task_counts};
 
-/// Tries to ask for the streams: a machine that is busy for seconds must not end hours of work.
+/// Maximum attempts to query streams, so that a busy machine does not abort a long run.
 const STREAM_TRIES: u32 = 10;
 
 /// Messages and bytes of a stream.
@@ -25,14 +25,14 @@ pub(crate) struct StreamSize {
     pub(crate) bytes: u64,
 }
 
-/// One look at everything.
+/// A sample.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SoakSample {
-    /// Since the run began.
+    /// Seconds since the start of the run.
     pub(crate) at_seconds: u64,
     /// Resident memory of each process, in KiB.
     pub(crate) memory_kib: BTreeMap<String, u64>,
-    /// Living tasks of tokio of each process that tells them.
+    /// Live tokio tasks of each process that reports them.
     pub(crate) tasks: BTreeMap<String, u64>,
     pub(crate) streams: BTreeMap<String, StreamSize>,
     pub(crate) disk_bytes: u64,
@@ -51,7 +51,7 @@ impl SoakSampler {
         Ok(Self { context, place: cluster.place.clone(), store: cluster.place.folder.join("nats") })
     }
 
-    /// Looks at these processes, at the streams and at the disk.
+    /// Samples these processes, the streams and the disk.
     pub(crate) async fn sample(&self, at: Duration, processes: &BTreeMap<&str, u32>) -> Fallible<SoakSample> {
         let counts = read_task_counts(&self.place);
         let named = |number: &dyn Fn(u32) -> Option<u64>| {
@@ -81,13 +81,13 @@ impl SoakSampler {
     }
 }
 
-/// Resident memory of a process.
+/// Returns the resident memory of a process, in KiB.
 fn resident_kib(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.split_whitespace().next()?.parse().ok()
 }
 
-/// Bytes of all files below a folder; files that go meanwhile count nothing.
+/// Returns the bytes of all files below a folder; ignores files that are removed meanwhile.
 fn bytes_below(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries

@@ -1,4 +1,4 @@
-//! Work of a soak run: journeys and questions to people at a steady rate, decisions, and new versions of the workflow.
+//! Load of a soak run: journeys and approvals at a steady rate, and deployments of new versions.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,19 +16,19 @@ use tokio::time::{Instant, interval, sleep, timeout};
 use crate::Fallible;
 use crate::workflows::{self, GATE, JOURNEY};
 
-/// One in so many executions asks a person.
+/// Every n-th execution waits for a person.
 const ASKS_EVERY: u64 = 10;
-/// One in so many journeys carries an artifact.
+/// Every n-th journey has an artifact.
 const CARRIES_EVERY: u64 = 7;
-/// Tries to deploy one version.
+/// Maximum attempts to deploy a version.
 const DEPLOY_TRIES: u32 = 5;
-/// Before something is asked again that the mesh did not take.
+/// Delay before the retry of a request that the mesh did not accept.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
-/// How often somebody looks for questions.
+/// Interval of checks for approvals.
 const LOOK: Duration = Duration::from_secs(1);
-/// Longest time of one execution.
+/// Time limit of an execution.
 const END_TIMEOUT: Duration = Duration::from_mins(2);
-/// How long a decision is waited for.
+/// Time limit of a decision.
 const DECISION: Duration = Duration::from_secs(20);
 
 /// Results so far.
@@ -38,9 +38,9 @@ pub(crate) struct SoakTally {
     pub(crate) ended: u64,
     pub(crate) approved: u64,
     pub(crate) deployed: u64,
-    /// Executions without the output that they should have.
+    /// Executions without the expected output.
     pub(crate) wrong: Vec<String>,
-    /// When each journey ended, counted from the first, and how long it had taken.
+    /// End of each journey since the first start, and its duration.
     pub(crate) journeys: Vec<(Duration, Duration)>,
 }
 
@@ -63,7 +63,7 @@ impl SoakLoad {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One execution of each kind, which loads what the first one loads.
+    /// Runs one execution of each kind, to initialise the mesh.
     pub(crate) async fn warm_up(&self) -> Fallible<()> {
         let approving = tokio::spawn(self.clone().approve());
         for nth in 0..ASKS_EVERY {
@@ -74,7 +74,7 @@ impl SoakLoad {
         Ok(())
     }
 
-    /// Starts so many in each second, until the time is over, and waits for their ends.
+    /// Starts `rate` executions per second for `whole`, and waits for their ends.
     pub(crate) async fn start_evenly(self, rate: u64, whole: Duration) -> Fallible<()> {
         let began = Instant::now();
         let mut running = JoinSet::new();
@@ -141,7 +141,7 @@ impl SoakLoad {
         Ok(())
     }
 
-    /// Answers every question with yes, for ever.
+    /// Approves all requests until it is dropped.
     pub(crate) async fn approve(self) {
         let mut decided = BTreeSet::new();
         let mut looks = interval(LOOK);
@@ -159,7 +159,7 @@ impl SoakLoad {
         }
     }
 
-    /// Says yes to one question; false when it was not asked yet, or the decision did not arrive.
+    /// Approves one execution. Returns false if it does not wait yet, or if the decision failed.
     async fn decide(&self, execution: &ExecutionId) -> bool {
         let id = Token::of(&format!("approve-{execution}-{}", rand::random::<u32>()));
         let command = Command::Approve(ApproveCommand {
@@ -179,7 +179,7 @@ impl SoakLoad {
     pub(crate) async fn deploy_next(&self) -> Fallible<()> {
         let revision = self.revision.fetch_add(1, Ordering::Relaxed) + 1;
         let mut tries = 1;
-        // A machine that is busy for seconds must not end hours of work; deploying again is harmless.
+        // A busy machine must not abort a long run; deploying is idempotent.
         while let Err(error) = workflows::deploy_revision(self.client.mesh(), revision).await {
             if tries == DEPLOY_TRIES {
                 return Err(error);
@@ -191,7 +191,7 @@ impl SoakLoad {
         Ok(())
     }
 
-    /// Waits until nothing is open; false if that takes too long.
+    /// Waits until no execution is open; false on timeout.
     pub(crate) async fn all_ended(&self, patience: Duration) -> bool {
         let nothing_open = async {
             while !self.client.open().await.is_ok_and(|open| open.is_empty()) {

@@ -1,4 +1,4 @@
-//! Report of a soak run, for people and for programs.
+//! Reports of soak runs, as text and JSON.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -11,18 +11,18 @@ use super::samples::SoakSample;
 use super::soak_load::SoakLoad;
 use crate::Fallible;
 
-/// How much more memory a process may have at the end than after the warm-up.
+/// Maximum growth of a process's memory since the warm-up.
 const MAX_MEMORY_GROWTH: f64 = 1.05;
-/// How much more a stream and the disk may hold at the end than after the warm-up.
+/// Maximum growth of a stream and of the disk since the warm-up.
 const MAX_STORE_GROWTH: f64 = 1.25;
-/// Streams below this many bytes may grow: plans and cards of a run are few, and are kept.
+/// Bytes below which streams may grow, because plans and cards are few and retained.
 const SMALL_STREAM_BYTES: f64 = 4.0 * 1024.0 * 1024.0;
-/// How much longer a journey may take at the end, in the median.
+/// Maximum growth of the median duration of a journey.
 const MAX_LATENCY_GROWTH: f64 = 1.5;
-/// Tasks of one process that may be left: connections open tasks of their own.
+/// Maximum additional tasks of a process, because connections start tasks.
 const MAX_TASKS_LEFT: u64 = 4;
 
-/// A figure after the warm-up and at the end.
+/// A metric after the warm-up and at the end.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct MeasuredGrowth {
     first: f64,
@@ -58,9 +58,9 @@ pub(crate) struct SoakReport {
     streams: BTreeMap<String, MeasuredGrowth>,
     /// Mean bytes of the broker's folder.
     disk: Option<MeasuredGrowth>,
-    /// Median time of a journey, in milliseconds.
+    /// Median duration of a journey, in milliseconds.
     latency: Option<MeasuredGrowth>,
-    /// Tasks of tokio before the load and after it.
+    /// Tokio tasks before and after the load.
     tasks: BTreeMap<String, (u64, u64)>,
     problems: Vec<String>,
     pub(crate) samples: Vec<SoakSample>,
@@ -106,7 +106,7 @@ impl SoakReport {
         report
     }
 
-    /// Without this the run is not good.
+    /// Fails the run with a problem unless the condition holds.
     pub(crate) fn demand(&mut self, holds: bool, otherwise: impl Into<String>) {
         if !holds {
             self.good = false;
@@ -114,8 +114,8 @@ impl SoakReport {
         }
     }
 
-    /// Compares the part of the run after its warm-up with its last part, both of this length; with `limits`, what has
-    /// grown too much makes the run a bad one.
+    /// Compares the period after the warm-up with the last period, both of this length. With `limits`,
+    /// excessive growth fails the run.
     pub(crate) fn compare(
         &mut self,
         samples: &[SoakSample],
@@ -175,7 +175,7 @@ impl SoakReport {
         }
     }
 
-    /// Compares living tasks before the load with those after it.
+    /// Compares live tasks before and after the load.
     pub(crate) fn compare_tasks(&mut self, idle: &SoakSample, last: &SoakSample) {
         self.demand(!idle.tasks.is_empty(), "no process has told its tasks");
         for (name, before) in &idle.tasks {
@@ -188,7 +188,7 @@ impl SoakReport {
         }
     }
 
-    /// Prints it; gives back whether the run was good.
+    /// Prints the report. Returns whether the run passed.
     pub(crate) fn write(&self, json: bool) -> Fallible<bool> {
         let text = if json { serde_json::to_string_pretty(self)? } else { self.table() };
         writeln!(std::io::stdout(), "{text}")?;

@@ -1,4 +1,4 @@
-//! Drawings that several tests share.
+//! Shared drawings of tests.
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
 use crate::{Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, NodeMark, Shape, Status};
@@ -28,7 +28,7 @@ pub(crate) fn edge(from: &str, to: &str, label: &str) -> DrawnEdge {
     }
 }
 
-/// The graph of the recorded case `card-viz-mermaid-spec`.
+/// Returns the graph of the recorded case `card-viz-mermaid-spec`.
 pub(crate) fn card() -> Drawing {
     Drawing {
         direction: Direction::TopDown,
@@ -55,7 +55,7 @@ pub(crate) fn card() -> Drawing {
     }
 }
 
-/// Ways that part and never meet, with labels, a wide script, and a loop.
+/// Returns branches that never join, with labels, a wide script, and a loop.
 pub(crate) fn ways() -> Drawing {
     Drawing {
         direction: Direction::TopDown,
@@ -81,7 +81,7 @@ pub(crate) fn ways() -> Drawing {
     }
 }
 
-/// Two branches that meet again, at work, and a loop.
+/// Returns two running branches that join, and a loop.
 pub(crate) fn branches() -> Drawing {
     let mut drawing = Drawing {
         direction: Direction::TopDown,
@@ -112,7 +112,7 @@ pub(crate) fn branches() -> Drawing {
     drawing
 }
 
-/// Every shape, every state, every kind of edge, a group, a self-loop and names that bite.
+/// Returns all shapes, states and kinds of edges, a group, a self-loop and hostile names.
 pub(crate) fn everything() -> Drawing {
     let mut nodes = vec![
         node("Start", Shape::Terminal, "Start", &[]),
@@ -186,7 +186,7 @@ pub(crate) fn everything() -> Drawing {
     Drawing { nodes, edges, ..Drawing::default() }
 }
 
-/// `count` nodes: forks of ten that meet again, one after the other.
+/// Returns `count` nodes: a sequence of forks of ten that join.
 pub(crate) fn large(count: usize) -> Drawing {
     let mut drawing = Drawing::default();
     let mut last = None;

@@ -1,4 +1,4 @@
-//! Text forms against files; `SINEW_BLESS=1 cargo test -p sinew-diagram` writes them anew.
+//! Compares text formats with files; `SINEW_BLESS=1 cargo test -p sinew-diagram` rewrites them.
 
 use super::common;
 
@@ -38,7 +38,7 @@ fn every_text_form_is_as_recorded() {
     }
 }
 
-/// The lines the workflow card of the specification shows.
+/// The lines of the workflow card in the specification.
 #[test]
 fn the_card_has_the_lines_of_the_specification() {
     let text = mermaid(&common::card());

@@ -1,4 +1,4 @@
-//! Names from users: whatever they hold, every form is drawn, says nothing harmful, and reads back.
+//! Hostile names: all formats render, contain nothing harmful, and parse.
 
 use std::collections::BTreeSet;
 
@@ -147,7 +147,7 @@ fn harmless(text: &str) {
     }
 }
 
-/// Mermaid's own reading of the text: as many nodes and edges as were drawn, and nothing else said.
+/// Checks that Mermaid parses exactly the drawn nodes and edges from the text.
 fn reads_back(drawing: &Drawing, text: &str) {
     let parsed = Engine::new().parse_diagram_for_render_model_sync(text, ParseOptions::strict());
     let model = match parsed {
@@ -176,7 +176,7 @@ proptest! {
         let ids: BTreeSet<&str> = drawing.nodes.iter().map(|n| n.id.as_str()).collect();
         prop_assert_eq!(document.descendants().filter(|n| n.has_attribute("data-node")).count(), ids.len());
 
-        // A line of DOT is a statement; quotes stay even.
+        // Each line of DOT is a statement with balanced quotes.
         for line in dot(&drawing).lines() {
             let quotes = line.replace("\\\\", "").replace("\\\"", "").matches('"').count();
             prop_assert_eq!(quotes % 2, 0, "{}", line);

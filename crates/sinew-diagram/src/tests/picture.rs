@@ -1,4 +1,4 @@
-//! SVG and PNG: what is in them, not their bytes.
+//! Contents of SVG and PNG, not their bytes.
 
 use super::common;
 
@@ -24,7 +24,7 @@ fn the_svg_says_what_it_shows() {
     );
     let ids: Vec<&str> = document.descendants().filter_map(|n| n.attribute("data-node")).collect();
     assert_eq!(ids, drawing.nodes.iter().map(|n| n.id.as_str()).collect::<Vec<_>>());
-    // Commands take ids, so each is shown; start and finish are nothing that a command takes.
+    // All ids are shown for use in commands, except start and finish.
     for node in drawing.nodes.iter().filter(|node| node.shape != Shape::Terminal) {
         let drawn =
             document.descendants().find(|n| n.attribute("data-node") == Some(node.id.as_str())).unwrap();
@@ -35,7 +35,7 @@ fn the_svg_says_what_it_shows() {
     }
     let edges = document.descendants().filter(|n| n.attribute("data-from").is_some()).count();
     assert_eq!(edges, drawing.edges.len());
-    // Text as it was written, bold titles, and a state's icon and word.
+    // Unchanged text, bold titles, and icon and name of states.
     let spans: Vec<_> = document.descendants().filter(|n| n.has_tag_name("tspan")).collect();
     for expected in
         ["Ms \"Q\" <b>approves</b> & signs;", "✗ failed · 387 ok, 4 failed", "rejected: try again ×3"]
@@ -48,7 +48,7 @@ fn the_svg_says_what_it_shows() {
     assert!(bold("Decision") && !bold("RiskEvaluator"));
 }
 
-/// A quiet node is one small line with the icon of its state, and all of its text is a pointer away.
+/// A quiet node is one small line with the icon of its state; a tooltip has its whole text.
 #[test]
 fn quiet_nodes_are_small() {
     let mut drawing = common::everything();
@@ -80,7 +80,7 @@ fn quiet_nodes_are_small() {
     assert!(texts(&drawing).iter().all(|text| text.contains("Loop") && !text.contains("until good")));
 }
 
-/// Title and times stand above the graph in every form; pictures explain the states that are in them.
+/// All formats have title and times above the graph; pictures have a legend of their states.
 #[test]
 fn a_caption_names_the_execution_and_brings_a_legend() {
     let mut drawing = common::everything();
@@ -112,7 +112,7 @@ fn a_caption_names_the_execution_and_brings_a_legend() {
     assert!(!png(&drawing, 1.0).unwrap().is_empty());
 }
 
-/// A picture for a dark page has no light ground left.
+/// A picture in the dark theme has no light background.
 #[test]
 fn the_dark_theme_replaces_every_color() {
     let drawing = common::everything();
@@ -122,12 +122,12 @@ fn the_dark_theme_replaces_every_color() {
     };
     assert!(colors(&light).contains("#ffffff") && colors(&light).len() > 15);
     let left: Vec<_> = colors(&light).intersection(&colors(&dark)).cloned().collect();
-    // #c9d1d9 and the like are of the dark theme alone; what both have was forgotten.
+    // A colour in both themes is missing in the table of counterparts.
     assert!(left.is_empty(), "{left:?} have no counterpart");
     assert!(dark.contains("fill=\"#0d1117\""));
 }
 
-/// Markup that would make an embedded picture act, load, or clash with the page or another picture.
+/// Pictures have no markup that executes or loads something, or conflicts with the page.
 #[test]
 fn the_svg_is_inert() {
     let text = svg(&common::everything()).unwrap();
@@ -146,7 +146,7 @@ fn roxmltree_element(node: &resvg::usvg::roxmltree::Node<'_, '_>) -> bool {
     node.is_element()
 }
 
-/// No two nodes overlap, and every node lies inside the picture.
+/// Nodes do not overlap, and are within the picture.
 #[test]
 fn nodes_have_room() {
     let text = svg(&common::large(60)).unwrap();
@@ -171,7 +171,7 @@ fn nodes_have_room() {
     }
 }
 
-/// The embedded font shows text: with it, dark pixels are many more than without the text.
+/// The embedded font renders text: a picture with text has many more dark pixels than without.
 #[test]
 fn the_png_shows_text() {
     let bytes = png(&common::card(), 1.0).unwrap();

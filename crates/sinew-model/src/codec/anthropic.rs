@@ -1,4 +1,4 @@
-//! Messages of Anthropic.
+//! Codec of Anthropic's Messages API.
 
 use serde_json::{Map, Value, json};
 use sinew_protocol::tool::ToolDeclaration;
@@ -11,12 +11,12 @@ use crate::prompt::{AnswerForm, Prompt, PromptMessage};
 use crate::spec::ModelSpec;
 use crate::turn::{FinishReason, ModelRefusal, ModelTurn, RefusalKind, RequestedCall, TokenUsage, TurnDelta};
 
-/// Most blocks of one answer.
+/// Maximum blocks of an answer.
 const MAX_BLOCKS: usize = 1024;
-/// The smallest budget of reasoning that the interface takes, in tokens.
+/// Minimum reasoning budget of the API, in tokens.
 const MIN_REASONING_TOKENS: u64 = 1024;
 
-/// The body of a request. The ends of tools, system and messages are marked for the provider's cache.
+/// Encodes the body of a request, with cache breakpoints after tools, system and messages.
 pub(super) fn body(prompt: &Prompt, model: &ModelSpec) -> Value {
     let cached = || json!({"type": "ephemeral"});
     let mut body = Map::new();
@@ -29,7 +29,7 @@ pub(super) fn body(prompt: &Prompt, model: &ModelSpec) -> Value {
             last["cache_control"] = cached();
         }
         body.insert("tools".to_owned(), tools.into());
-        // A call cannot be demanded of a model that reasons.
+        // The API rejects forced calls with reasoning.
         let kind = if prompt.must_call && thinking.is_none() { "any" } else { "auto" };
         let mut choice = json!({ "type": kind });
         if !model.abilities.parallel {
@@ -81,7 +81,7 @@ fn reasoning_tokens(prompt: &Prompt, model: &ModelSpec) -> Option<u64> {
     Some(wanted.min(prompt.max_output.saturating_sub(1))).filter(|budget| *budget >= MIN_REASONING_TOKENS)
 }
 
-/// Messages in turns of user and assistant; neighbours of one role are one message.
+/// Encodes messages, alternating user and assistant; merges adjacent messages of one role.
 fn messages(all: &[PromptMessage]) -> Vec<Value> {
     let mut messages: Vec<Value> = Vec::new();
     for message in all {
@@ -129,7 +129,7 @@ fn blocks(message: &PromptMessage) -> (&'static str, Vec<Value>) {
     }
 }
 
-/// A block of text; none for blank text, which the interface refuses.
+/// Encodes a text block; empty for blank text, which the API rejects.
 fn text_block(text: &str) -> Vec<Value> {
     if text.trim().is_empty() { Vec::new() } else { vec![json!({"type": "text", "text": text})] }
 }
@@ -143,7 +143,7 @@ pub(super) struct MessageCollector {
     model: String,
 }
 
-/// A block that is still arriving.
+/// A partially received block.
 #[derive(Debug)]
 struct AnswerBlock {
     index: u64,
@@ -190,7 +190,7 @@ impl MessageCollector {
 
     fn take_delta(&mut self, event: &Value, deltas: &mut Vec<TurnDelta>) {
         let index = event["index"].as_u64();
-        // The newest block of the index: servers that repeat an index mean another block.
+        // The last block of the index: some servers reuse an index for a new block.
         let block = match index {
             Some(index) => self.blocks.iter_mut().rfind(|block| block.index == index),
             None => self.blocks.last_mut(),
@@ -225,7 +225,7 @@ impl MessageCollector {
         for part in self.blocks {
             let mut block = part.block;
             if block.get("type").is_some_and(|kind| kind == "tool_use") {
-                // Text that is not an object is kept for the call, but cannot be sent back.
+                // Keep an input that is not an object for the call only, because the API rejects it.
                 if !part.input.trim().is_empty() {
                     let input = serde_json::from_str(&part.input).ok().filter(Value::is_object);
                     block.insert("input".to_owned(), input.unwrap_or_else(|| json!({})));
@@ -238,7 +238,7 @@ impl MessageCollector {
     }
 }
 
-/// Reads an answer that is one document.
+/// Decodes an answer that is not streamed.
 pub(super) fn read_whole(document: &Value) -> Result<ModelTurn, ModelRefusal> {
     if document["type"] == "error" {
         return Err(refusal_of_error(document.get("error").unwrap_or(document)));
@@ -251,7 +251,7 @@ pub(super) fn read_whole(document: &Value) -> Result<ModelTurn, ModelRefusal> {
     turn(content.iter().take(MAX_BLOCKS).cloned().collect(), &[], stop, usage_of(&document["usage"]), model)
 }
 
-/// A turn out of blocks. `written` holds the arguments of calls as they were streamed; empty ones stand in the block.
+/// Builds a turn from blocks. Streamed arguments in `written` override those of the block.
 fn turn(
     mut blocks: Vec<Value>,
     written: &[String],
@@ -268,7 +268,7 @@ fn turn(
         }
         _ => FinishReason::Stop,
     };
-    // Blank texts are refused when they are sent back.
+    // The API rejects blank texts in requests.
     blocks.retain(|block| {
         block.is_object()
             && !(block["type"] == "text" && block["text"].as_str().unwrap_or_default().trim().is_empty())

@@ -1,13 +1,13 @@
-//! Schemas in the words that Anthropic enforces: few of JSON Schema, and a request with others is refused.
+//! Converts schemas to the subset that Anthropic enforces; the API rejects other keywords.
 //!
-//! Limits of numbers, texts and lists are left out: the whole schema is checked when the answer is there. A schema whose form
-//! cannot be said at all is not sent, so that the model gets a final tool instead.
+//! Limits of numbers, texts and lists are omitted, because the answer is validated against the full
+//! schema. For a schema that cannot be converted, the model gets a final tool instead.
 
 use serde_json::{Map, Value};
 
-/// Words that stay as they are.
+/// Keywords that are copied.
 const PLAIN: [&str; 5] = ["type", "description", "title", "default", "required"];
-/// Words that only limit values; they are left out.
+/// Keywords that only limit values, and are omitted.
 const LIMITS: [&str; 14] = [
     "minimum",
     "maximum",
@@ -24,15 +24,15 @@ const LIMITS: [&str; 14] = [
     "examples",
     "$schema",
 ];
-/// Formats of texts that are enforced.
+/// Enforced text formats.
 const FORMATS: [&str; 10] =
     ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
-/// Most levels of a schema, which also ends references in circles.
+/// Maximum nesting of a schema; also stops circular references.
 const MAX_LEVELS: usize = 32;
-/// Most parts of a schema, each counted as often as it is referred to.
+/// Maximum parts of a schema, counted once per reference.
 const MAX_PARTS: usize = 10_000;
 
-/// The schema in the words that are enforced. `None` if they cannot say its form.
+/// Returns the schema in the enforced subset; `None` if it cannot be converted.
 pub(crate) fn enforced(schema: &Value) -> Option<Value> {
     SchemaText { root: schema, parts: 0 }.word(schema, 0)
 }
@@ -48,7 +48,7 @@ impl SchemaText<'_> {
         let members = schema.as_object().filter(|_| level < MAX_LEVELS && self.parts <= MAX_PARTS)?;
         if let Some(reference) = members.get("$ref") {
             let target = self.root.pointer(reference.as_str()?.strip_prefix('#')?)?;
-            // Definitions are worded where they stand; here only a circle would be found.
+            // The definition is converted separately; this call only detects circular references.
             self.word(target, level + 1)?;
             return (members.len() == 1).then(|| schema.clone());
         }
@@ -84,7 +84,7 @@ impl SchemaText<'_> {
             said.insert(word.clone(), value);
         }
         if takes(members, "object") {
-            // Members of any name cannot be said.
+            // The subset cannot express arbitrary members.
             members.get("properties")?;
             said.insert("additionalProperties".to_owned(), false.into());
         }
@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// Definitions each of which refers to the next one twice.
+    /// Returns definitions that each reference the next one twice.
     fn doubling(levels: usize) -> Value {
         let at = |level: usize| json!({"$ref": format!("#/$defs/{level}")});
         let definition = |level: usize| (level.to_string(), json!({"anyOf": [at(level + 1), at(level + 1)]}));
@@ -142,7 +142,7 @@ mod tests {
                 ),
             ),
             (json!({"type": "string", "format": "date"}), Some(json!({"type": "string", "format": "date"}))),
-            // Members of any name, anything at all, circles, words that change the form.
+            // Arbitrary members, any value, circular references, keywords that change the form.
             (json!({"type": "object"}), None),
             (json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}}), None),
             (json!({"type": "object", "properties": {"a": {}}}), None),

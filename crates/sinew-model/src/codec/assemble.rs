@@ -1,4 +1,4 @@
-//! Calls out of pieces: n calls in, n calls out, whatever servers do with indexes and ids.
+//! Assembles streamed calls, regardless of how servers use indexes and ids.
 
 use std::collections::HashSet;
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::turn::RequestedCall;
 
-/// Most calls of one answer.
+/// Maximum calls of an answer.
 const MAX_CALLS: usize = 256;
 
-/// Calls that are still arriving.
+/// Partially received calls.
 #[derive(Debug, Default)]
 pub(super) struct CallAssembler {
     calls: Vec<CallPieces>,
@@ -24,10 +24,10 @@ struct CallPieces {
 }
 
 impl CallAssembler {
-    /// Adds a piece. Returns the tool's name if the piece begins a call.
+    /// Adds a chunk. Returns the tool's name if the chunk starts a call.
     ///
-    /// A piece belongs to the call of its index. A piece without an index, or one that repeats the index of a call with
-    /// another id, begins a call if it has an id or a name, and continues the last call otherwise.
+    /// A chunk belongs to the call of its index. A chunk without an index, or with the index of a call
+    /// and another id, starts a call if it has an id or a name, and otherwise continues the last call.
     pub(super) fn add(
         &mut self,
         index: Option<u64>,
@@ -62,20 +62,20 @@ impl CallAssembler {
         if call.id.is_empty() {
             id.clone_into(&mut call.id);
         }
-        // Some servers repeat the name in every piece, none splits it.
+        // Some servers repeat the name in each chunk; no server splits it.
         if call.tool.is_empty() {
             tool.clone_into(&mut call.tool);
         }
         match arguments {
             Value::String(text) => call.arguments.push_str(text),
             Value::Null => {}
-            // Arguments as an object are whole.
+            // Arguments that are an object are complete.
             other => call.arguments = other.to_string(),
         }
         begins.then(|| call.tool.clone())
     }
 
-    /// The calls, each with an id of its own.
+    /// Returns the calls with unique ids.
     pub(super) fn end(self) -> Vec<RequestedCall> {
         let calls = self.calls.into_iter().map(|call| RequestedCall {
             id: call.id,
@@ -86,7 +86,7 @@ impl CallAssembler {
     }
 }
 
-/// Gives calls without an id, or with the id of an earlier one, an id of their own.
+/// Assigns unique ids to calls without an id, or with that of an earlier call.
 pub(super) fn with_own_ids(mut calls: Vec<RequestedCall>) -> Vec<RequestedCall> {
     calls.truncate(MAX_CALLS);
     let mut seen: HashSet<String> = HashSet::new();

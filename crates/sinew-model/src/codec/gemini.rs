@@ -1,4 +1,4 @@
-//! `generateContent` of Gemini.
+//! Codec of Gemini's `generateContent`.
 
 use serde_json::{Map, Value, json};
 
@@ -9,12 +9,12 @@ use crate::prompt::{AnswerForm, Prompt, PromptMessage, PromptResult};
 use crate::spec::ModelSpec;
 use crate::turn::{FinishReason, ModelRefusal, ModelTurn, RefusalKind, RequestedCall, TokenUsage, TurnDelta};
 
-/// Most parts of one answer.
+/// Maximum parts of an answer.
 const MAX_PARTS: usize = 65_536;
 
-/// Path of a request; the model's name stands in it.
+/// Returns the path of a request, which contains the model's name.
 pub(super) fn path(model: &ModelSpec) -> String {
-    // The name comes from the agent file; anything that could change the path is left out of it.
+    // Drop characters of the name that could change the path.
     let name: String =
         model.model.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')).collect();
     if model.abilities.stream {
@@ -24,7 +24,7 @@ pub(super) fn path(model: &ModelSpec) -> String {
     }
 }
 
-/// The body of a request.
+/// Encodes the body of a request.
 pub(super) fn body(prompt: &Prompt, model: &ModelSpec) -> Value {
     let mut body = Map::new();
     if !prompt.system.is_empty() {
@@ -74,7 +74,7 @@ pub(super) fn body(prompt: &Prompt, model: &ModelSpec) -> Value {
     body.into()
 }
 
-/// Contents in turns of user and model; neighbours of one role are one content.
+/// Encodes contents, alternating user and model; merges adjacent ones of one role.
 fn contents(messages: &[PromptMessage]) -> Vec<Value> {
     let mut contents: Vec<Value> = Vec::new();
     for message in messages {
@@ -168,7 +168,7 @@ impl ContentCollector {
         Ok(())
     }
 
-    /// Pieces of one text become one part; parts with a signature stay as they are.
+    /// Adds a part. Merges consecutive texts, but keeps parts with a signature unchanged.
     fn add(&mut self, part: &Value) {
         let plain = |part: &Value| {
             part.as_object().is_some_and(|members| members.len() == 1 && members.contains_key("text"))
@@ -204,12 +204,12 @@ impl ContentCollector {
     }
 }
 
-/// The text of a part that is not a thought.
+/// Returns the text of a part that is not a thought.
 fn spoken(part: &Value) -> Option<&str> {
     part["text"].as_str().filter(|_| part["thought"] != true)
 }
 
-/// Reads an answer that is one document, or a list of the pieces of a stream.
+/// Decodes an answer that is one document, or a list of stream chunks.
 pub(super) fn read_whole(document: &Value) -> Result<ModelTurn, ModelRefusal> {
     let mut collector = ContentCollector::default();
     let pieces = document.as_array().map_or(std::slice::from_ref(document), Vec::as_slice);

@@ -1,6 +1,7 @@
-//! Providers' interfaces: a prompt becomes the bytes of a request, the bytes of an answer become a turn.
+//! Codecs of providers: encode prompts as requests, and decode answers to turns.
 //!
-//! No codec does I/O. Equal prompts give equal bytes. Answers are untrusted: any bytes give a turn or a refusal.
+//! Codecs do no I/O. Equal prompts have equal encodings. Answers are untrusted: any bytes decode to
+//! a turn or a refusal.
 
 mod anthropic;
 pub(crate) mod anthropic_schema;
@@ -18,21 +19,21 @@ use crate::turn::{ModelRefusal, ModelTurn, TurnDelta};
 
 pub use refusals::refusal_of_status;
 
-/// Most bytes of an answer.
+/// Maximum bytes of an answer.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// A request to a provider, without its address and key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelRequest {
-    /// Path and query below the address of the provider.
+    /// Path and query, relative to the address of the provider.
     pub path: String,
-    /// Headers beside the key and the content type.
+    /// Headers other than the key and the content type.
     pub headers: &'static [(&'static str, &'static str)],
-    /// Body, JSON.
+    /// JSON body.
     pub body: Vec<u8>,
 }
 
-/// Address of a provider whose agent file names none.
+/// Returns the default address of a provider.
 pub const fn default_address(provider: Provider) -> &'static str {
     match provider {
         Provider::OpenAi => "https://api.openai.com/v1",
@@ -42,7 +43,7 @@ pub const fn default_address(provider: Provider) -> &'static str {
     }
 }
 
-/// Name of the header with the key, and the text before the key.
+/// Returns the name of the header with the key, and the prefix of the key.
 pub const fn key_header(provider: Provider) -> (&'static str, &'static str) {
     match provider {
         Provider::OpenAi | Provider::Script => ("authorization", "Bearer "),
@@ -51,7 +52,7 @@ pub const fn key_header(provider: Provider) -> (&'static str, &'static str) {
     }
 }
 
-/// Words a prompt for the provider of a model.
+/// Encodes a prompt for the provider of a model.
 pub fn encode_request(prompt: &Prompt, model: &ModelSpec) -> ModelRequest {
     let (path, headers, mut body): (String, &'static [_], Value) = match model.provider {
         Provider::OpenAi | Provider::Script => {
@@ -72,7 +73,7 @@ pub fn encode_request(prompt: &Prompt, model: &ModelSpec) -> ModelRequest {
     ModelRequest { path, headers, body: body.to_string().into_bytes() }
 }
 
-/// Objects are merged, everything else is replaced.
+/// Sets a member. Merges objects recursively and replaces other values.
 fn merge_member(members: &mut serde_json::Map<String, Value>, key: &str, value: &Value) {
     match (members.get_mut(key), value) {
         (Some(Value::Object(inner)), Value::Object(more)) => {
@@ -86,12 +87,12 @@ fn merge_member(members: &mut serde_json::Map<String, Value>, key: &str, value: 
     }
 }
 
-/// Reads the answer of a provider, streamed or whole, as it arrives.
+/// Decodes the answer of a provider, streamed or not, as it arrives.
 #[derive(Debug)]
 pub struct AnswerReader {
     collector: Collector,
     events: sse::EventReader,
-    /// Bytes of an answer that is not a stream.
+    /// Bytes of an answer that is not streamed.
     whole: Option<Vec<u8>>,
     begun: bool,
     bytes: usize,
@@ -106,7 +107,7 @@ enum Collector {
 }
 
 impl AnswerReader {
-    /// A reader of one answer of this provider.
+    /// Creates a reader for an answer of this provider.
     pub fn new(provider: Provider) -> Self {
         let collector = match provider {
             Provider::OpenAi | Provider::Script => Collector::OpenAi(openai::ChatCollector::default()),
@@ -123,7 +124,7 @@ impl AnswerReader {
         }
     }
 
-    /// Takes the next bytes. Returns the pieces of the answer that became complete.
+    /// Decodes the next bytes. Returns the completed parts of the answer.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Vec<TurnDelta> {
         self.bytes = self.bytes.saturating_add(bytes.len());
         if self.bytes > MAX_ANSWER_BYTES {
@@ -134,11 +135,11 @@ impl AnswerReader {
             return Vec::new();
         }
         if !self.begun {
-            // White space before an answer means nothing, whatever pieces it comes in.
+            // Ignore leading white space, even across chunks.
             bytes = bytes.trim_ascii_start();
             let Some(first) = bytes.first() else { return Vec::new() };
             self.begun = true;
-            // Servers that do not stream answer with one JSON document.
+            // An answer without streaming is one JSON document.
             if matches!(first, b'{' | b'[') {
                 self.whole = Some(Vec::new());
             }
@@ -176,12 +177,12 @@ impl AnswerReader {
         }
     }
 
-    /// Whether the answer cannot become a turn any more; the rest of it need not be read.
+    /// Returns whether the answer is invalid, so that the rest need not be read.
     pub fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
 
-    /// The turn, once all bytes are there.
+    /// Returns the turn after all bytes were fed.
     pub fn end(mut self) -> Result<ModelTurn, ModelRefusal> {
         if let Some(refusal) = self.broken {
             return Err(refusal);
@@ -194,7 +195,7 @@ impl AnswerReader {
                 Collector::Gemini(_) => gemini::read_whole(&document),
             };
         }
-        // The last event may lack the empty line behind it.
+        // The last event may have no empty line after it.
         let rest = self.events.feed(b"\n\n");
         for data in rest.iter().filter(|data| data.trim() != "[DONE]") {
             match serde_json::from_str::<Value>(data) {
@@ -213,12 +214,13 @@ impl AnswerReader {
     }
 }
 
-/// A stream that ended before the answer did.
+/// Returns the refusal for a stream that ended before its answer.
 fn unfinished() -> ModelRefusal {
     ModelRefusal::unreadable("the stream ended before the answer did")
 }
 
-/// A count of tokens; absent, negative and absurd ones are zero, for which conversations take an estimate.
+/// Reads a token count. Missing, negative and implausible ones are 0, which conversations replace
+/// by an estimate.
 fn tokens(value: &Value) -> u64 {
     const MAX_TOKENS: u64 = 1 << 40;
     value.as_u64().filter(|count| *count < MAX_TOKENS).unwrap_or(0)

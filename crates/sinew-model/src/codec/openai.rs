@@ -1,4 +1,4 @@
-//! Chat completions of OpenAI, and of every server with the same interface.
+//! Codec of OpenAI chat completions and compatible servers.
 
 use serde_json::{Map, Value, json};
 use sinew_protocol::tool::ToolDeclaration;
@@ -10,10 +10,10 @@ use crate::prompt::{AnswerForm, Prompt, PromptMessage};
 use crate::spec::ModelSpec;
 use crate::turn::{FinishReason, ModelRefusal, ModelTurn, RefusalKind, RequestedCall, TokenUsage, TurnDelta};
 
-/// Most bytes of members of a message that this codec does not know; they are sent back as they came.
+/// Maximum number of unknown members of a message, which are sent back unchanged.
 const MAX_FOREIGN_MEMBERS: usize = 32;
 
-/// The body of a request.
+/// Encodes the body of a request.
 pub(super) fn body(prompt: &Prompt, model: &ModelSpec) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), model.model.clone().into());
@@ -64,7 +64,7 @@ pub(super) fn body(prompt: &Prompt, model: &ModelSpec) -> Value {
     body.into()
 }
 
-/// The schema in strict's words where it can be said so.
+/// Encodes the schema, in the strict subset if possible.
 fn response_format(schema: &Value) -> Value {
     let declaration = ToolDeclaration {
         name: "output".to_owned(),
@@ -114,7 +114,7 @@ pub(super) struct ChatCollector {
     text: String,
     refusal: String,
     calls: CallAssembler,
-    /// Members of the message that this codec does not know, such as reasoning.
+    /// Unknown members of the message, such as reasoning.
     foreign: Map<String, Value>,
     finish: Option<String>,
     usage: TokenUsage,
@@ -172,7 +172,7 @@ impl ChatCollector {
         self.calls.add(index, &text(piece.get("id")), &text(part("name")), arguments)
     }
 
-    /// Texts are joined, lists are joined, the last of everything else stays.
+    /// Adds an unknown member. Concatenates texts and lists; otherwise, the last value wins.
     fn take_foreign(&mut self, key: &str, value: &Value) {
         if value.is_null() || (self.foreign.len() >= MAX_FOREIGN_MEMBERS && !self.foreign.contains_key(key)) {
             return;
@@ -200,7 +200,7 @@ impl ChatCollector {
     }
 }
 
-/// Reads an answer that is one document.
+/// Decodes an answer that is not streamed.
 pub(super) fn read_whole(document: &Value) -> Result<ModelTurn, ModelRefusal> {
     if let Some(error) = document.get("error").filter(|error| !error.is_null()) {
         return Err(refusal_of_error(error));
@@ -220,7 +220,7 @@ pub(super) fn read_whole(document: &Value) -> Result<ModelTurn, ModelRefusal> {
     let calls = with_own_ids(given.clone());
     let mut verbatim = message.clone();
     if let Some(members) = verbatim.as_object_mut() {
-        // Members that only answers have, and requests refuse.
+        // Requests with these members of answers are rejected.
         for key in ["annotations", "audio", "function_call", "refusal"] {
             if members.get(key).is_some_and(|value| value.is_null() || value == &json!([])) {
                 members.shift_remove(key);
@@ -250,7 +250,7 @@ fn call_of(piece: &Value) -> RequestedCall {
     }
 }
 
-/// A text, or the texts of a list of parts.
+/// Returns a text, or the concatenated texts of a list of parts.
 fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),

@@ -1,14 +1,14 @@
-//! Providers' words for "no", sorted into classes.
+//! Classifies errors of providers.
 
 use serde_json::Value;
 
 use crate::text::{shortened, without_hidden};
 use crate::turn::{ModelRefusal, RefusalKind};
 
-/// Longest part of a provider's message that is repeated, in characters.
+/// Maximum characters of a provider's message in a refusal.
 const MAX_SHOWN_CHARS: usize = 400;
 
-/// Words by which providers say that a prompt is too long, in lower case.
+/// Texts by which providers report that a prompt is too long, in lower case.
 const TOO_LONG: &[&str] = &[
     "context_length_exceeded",
     "exceed_context_size",
@@ -21,11 +21,11 @@ const TOO_LONG: &[&str] = &[
     "input is too long",
 ];
 
-/// Words by which providers say that their filter stopped a prompt, in lower case.
+/// Texts by which providers report that their filter blocked a prompt, in lower case.
 const FILTERED: &[&str] =
     &["content_filter", "content_policy", "content management policy", "responsibleaipolicy"];
 
-/// The refusal that an answer with an HTTP status other than 2xx means. `body` is the beginning of the answer.
+/// Returns the refusal for an HTTP status other than 2xx. `body` is the start of the response.
 pub fn refusal_of_status(status: u16, retry_after_ms: Option<u64>, body: &[u8]) -> ModelRefusal {
     let text = String::from_utf8_lossy(body);
     let told = serde_json::from_slice::<Value>(body).ok().and_then(|value| message_of(&value));
@@ -38,7 +38,7 @@ pub fn refusal_of_status(status: u16, retry_after_ms: Option<u64>, body: &[u8]) 
         400 | 422 if says(FILTERED) => RefusalKind::Filtered,
         429 => RefusalKind::Limited,
         408 | 409 | 425 | 500.. => RefusalKind::Unavailable,
-        // The key, the name of the model or the request itself is not accepted.
+        // The key, the name of the model or the request is rejected.
         _ => RefusalKind::Denied,
     };
     let message = if told.is_empty() {
@@ -49,7 +49,7 @@ pub fn refusal_of_status(status: u16, retry_after_ms: Option<u64>, body: &[u8]) 
     ModelRefusal { kind, message, retry_after_ms }
 }
 
-/// The refusal that an error inside an answer with status 200 means.
+/// Returns the refusal for an error in an answer with status 200.
 pub(super) fn refusal_of_error(error: &Value) -> ModelRefusal {
     let told = message_of(error).unwrap_or_else(|| error.to_string());
     let words = error.to_string().to_lowercase();

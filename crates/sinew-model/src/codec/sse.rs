@@ -1,19 +1,19 @@
-//! Server-sent events: the `data` of each event, whatever pieces the bytes come in.
+//! Parses server-sent events incrementally, and returns their `data`.
 
-/// Splits bytes into events.
+/// Incremental parser of events.
 #[derive(Debug, Default)]
 pub(super) struct EventReader {
-    /// The line that is not complete yet.
+    /// The incomplete line.
     line: Vec<u8>,
-    /// Data lines of the event that is not complete yet.
+    /// Data lines of the incomplete event.
     data: Option<String>,
-    /// Whether the last byte was a carriage return, whose line feed may still come.
+    /// Whether the last byte was a carriage return, which a line feed may follow.
     after_return: bool,
     begun: bool,
 }
 
 impl EventReader {
-    /// Takes the next bytes. Returns the data of the events that became complete.
+    /// Parses the next bytes. Returns the data of completed events.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<String> {
         let mut events = Vec::new();
         for &byte in bytes {

@@ -1,4 +1,4 @@
-//! An answer without calls: the output, or words about why it cannot be used.
+//! Evaluates an answer without calls: accepts the output, or returns feedback to the model.
 
 use sinew_protocol::{Fault, code};
 
@@ -9,10 +9,10 @@ use crate::spec::ConversationSpec;
 use crate::state::{ConversationState, Exchange};
 
 impl ConversationSpec {
-    /// Decides about an answer without calls.
+    /// Returns the next step after an answer without calls.
     pub(super) fn conclude(&self, state: &ConversationState, last: &Exchange, plan: AnswerPlan) -> NextStep {
         let answer = read_text(self, plan, &last.answer.text);
-        // Where the provider takes either tools or a schema, the first answer was free.
+        // If the provider supports either tools or a schema, the first answer had no schema.
         let was_free = plan == AnswerPlan::Native { beside_tools: false }
             && !self.tools.is_empty()
             && !state.exchanges.iter().any(|one| is_feedback(one, FeedbackReason::Form));
@@ -26,7 +26,7 @@ impl ConversationSpec {
         self.settle(state, last, answer)
     }
 
-    /// Decides about a call of the final tool.
+    /// Returns the next step after a call of the final tool.
     pub(super) fn conclude_call(
         &self,
         state: &ConversationState,

@@ -1,4 +1,4 @@
-//! The next model call: which model, when, with or without tools, or first a shorter conversation.
+//! The next model call: its model, its delay, with or without tools, or first a compaction.
 
 use sinew_protocol::{Fault, code};
 
@@ -9,12 +9,12 @@ use crate::spec::{ConversationSpec, FallbackRule, ModelSpec};
 use crate::state::{ConversationState, MissedAsk};
 use crate::turn::{ModelRefusal, RefusalKind, TokenUsage};
 
-/// A provider that wants to be left alone for longer is not asked again in place.
+/// Maximum delay that a provider can request; for a longer one, the model is not retried.
 const MAX_RETRY_AFTER_MS: u64 = 60_000;
-/// Wait before the first try in place; doubled for each further one.
+/// Delay before the first retry of a model, doubled for each further one.
 const FIRST_BACKOFF_MS: u64 = 500;
 
-/// The model to ask next.
+/// The model to call next.
 enum ModelChoice {
     Ask { model: usize, wait_ms: u64 },
     Compact,
@@ -22,7 +22,7 @@ enum ModelChoice {
 }
 
 impl ConversationSpec {
-    /// Decides about the next model call.
+    /// Returns the next model call or compaction.
     pub(super) fn ask(&self, state: &ConversationState) -> NextStep {
         let left = self.budget.turns.saturating_sub(state.counted_asks());
         let no_calls_left = state.totals.tool_calls >= self.budget.tool_calls && !self.tools.is_empty();
@@ -36,7 +36,7 @@ impl ConversationSpec {
         if no_calls_left && !self.budget.last_word {
             return over("tool_calls", self.budget.tool_calls);
         }
-        // The first turn is never the last word: without any work there is nothing to say yet.
+        // The first turn is never the last word, because the conversation has no results yet.
         let is_last = left == 1 && !state.exchanges.is_empty();
         let last_word = self.budget.last_word && (is_last || no_calls_left);
         let (model, wait_ms) = match self.choose(state) {
@@ -56,7 +56,7 @@ impl ConversationSpec {
         NextStep::AskModel(Box::new(ModelAsk { turn, model, prompt, measure, wait_ms, summary_before: None }))
     }
 
-    /// The next step that makes the conversation shorter; none if nothing may give way. `all` keeps one turn only.
+    /// Returns the next compaction; `None` if nothing can be compacted. `all` keeps only one turn.
     fn compact(&self, state: &ConversationState, all: bool) -> Option<NextStep> {
         let keep = if all { 1 } else { self.compaction.keep_turns.max(1) } as usize;
         let at = state.exchanges.len().checked_sub(keep)?;
@@ -74,7 +74,7 @@ impl ConversationSpec {
                 cost: None,
             })));
         }
-        // A summary that failed is not tried again before the next turn.
+        // Do not retry a failed summary before the next turn.
         if state.summary.as_ref().is_some_and(|(last, _)| *last >= before) || !state.misses.is_empty() {
             return None;
         }
@@ -91,7 +91,7 @@ impl ConversationSpec {
         })))
     }
 
-    /// Chooses the model by the calls that gave no turn.
+    /// Chooses the model from the failed calls of this turn.
     fn choose(&self, state: &ConversationState) -> ModelChoice {
         let mut last = None;
         for (number, model) in self.models.iter().enumerate() {
@@ -133,7 +133,7 @@ impl ConversationSpec {
         })
     }
 
-    /// 0.5 s, doubled for each try, and up to a quarter more that differs between conversations.
+    /// Returns 0.5 s, doubled for each retry, plus a jitter of up to a quarter per conversation.
     fn backoff(&self, state: &ConversationState, model: &ModelSpec, tries: u32) -> u64 {
         let doubled =
             FIRST_BACKOFF_MS.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(MAX_RETRY_AFTER_MS / 2);

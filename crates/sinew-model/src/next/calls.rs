@@ -1,4 +1,4 @@
-//! The calls of a turn: checked, refused, asked about, made.
+//! The calls of a turn: validates, refuses, requests approval, makes them.
 
 use serde_json::Value;
 use sinew_protocol::{Fault, code};
@@ -11,17 +11,17 @@ use crate::state::{CallState, ConversationState, Exchange};
 use crate::text::{canonical, shortened, without_hidden};
 use crate::turn::RequestedCall;
 
-/// Longest name of an unknown tool that a message repeats, in characters.
+/// Maximum characters of an unknown tool's name in a message.
 const MAX_SHOWN_NAME: usize = 64;
 
-/// Longest answer of a person that the model is told, in characters.
+/// Maximum characters of a person's answer for the model.
 const MAX_ANSWER: usize = 16 << 10;
 
-/// Words about a call whose fate a crash left open.
+/// Message to the model about a call that a crash interrupted.
 const UNKNOWN: &str =
     "The process stopped during this call. It may have taken effect. Check before you call it again.";
 
-/// A decision about one call.
+/// Plan for a call.
 enum CallPlan {
     Make(ToolCall),
     Ask(PersonQuestion),
@@ -31,7 +31,7 @@ enum CallPlan {
 }
 
 impl ConversationSpec {
-    /// Decides about the calls of the last turn; none if all of them have results.
+    /// Returns the next step for the calls of the last turn; `None` if all have results.
     pub(super) fn calls(
         &self,
         state: &ConversationState,
@@ -44,7 +44,7 @@ impl ConversationSpec {
         {
             return Some(self.conclude_call(state, last, &only.arguments));
         }
-        // Without a further turn the results of calls would reach no model.
+        // Without a further turn, no model would receive the results of calls.
         if state.counted_asks() >= self.budget.turns && last.calls.iter().any(|call| call.result.is_none()) {
             return Some(self.ask(state));
         }
@@ -61,7 +61,7 @@ impl ConversationSpec {
                     return Some(NextStep::Record(StepBody::Done { call: position, result }));
                 }
                 CallPlan::End(fault) => return Some(fail(fault)),
-                // Calls that act, and questions, wait for the calls before them: the model's order counts.
+                // `once` calls and questions wait for earlier calls, to preserve the model's order.
                 CallPlan::Make(call) if call.effect == EffectClass::Once => {
                     if group.is_empty() {
                         return Some(NextStep::RunCalls(vec![call]));
@@ -107,7 +107,7 @@ impl ConversationSpec {
             ToolCall { position, tool: tool.declaration.name.clone(), arguments, effect: tool.effect };
         let refuse = |text: String| CallPlan::Answer(CallStatus::Refused, text);
         if let Some(begun_in) = call.begun_in {
-            // A question about a call that this process made says that its answer was lost.
+            // A question about a call of this process means that its answer was lost.
             if begun_in == state.begins && call.asked_at.is_none() {
                 return CallPlan::Pending;
             }
@@ -151,7 +151,7 @@ impl ConversationSpec {
         ask_about(call, ready, reason)
     }
 
-    /// Decides about a call whose fate nobody knows: an earlier process began it, or its answer was lost.
+    /// Plans a call that may have taken effect: an earlier process started it, or its answer was lost.
     fn plan_unknown(&self, call: &CallState, ready: ToolCall) -> CallPlan {
         match self.on_unknown {
             UnknownRule::Tell => CallPlan::Answer(CallStatus::Unknown, UNKNOWN.to_owned()),
@@ -160,7 +160,7 @@ impl ConversationSpec {
         }
     }
 
-    /// The tool and the arguments of a call, or the words that the model is told about it.
+    /// Validates a call. Returns its tool and arguments, or a message for the model.
     fn checked(&self, requested: &RequestedCall, plan: AnswerPlan) -> Result<(&ToolSpec, Value), String> {
         if requested.tool == ANSWER_TOOL && plan == AnswerPlan::Tool {
             return Err(format!("Call {ANSWER_TOOL} alone, after the results of all other tools are there."));
@@ -189,7 +189,7 @@ impl ConversationSpec {
         Ok((tool, arguments))
     }
 
-    /// Counts equal calls that gave equal results one after the other.
+    /// Counts consecutive equal calls with equal results.
     fn loop_guard(&self, state: &ConversationState, ready: &ToolCall) -> LoopFinding {
         let wanted = canonical(&ready.arguments);
         let same = |requested: &RequestedCall| {
@@ -226,7 +226,7 @@ impl ConversationSpec {
     }
 }
 
-/// The end of a conversation that may not go on behind a call of this tool.
+/// Returns the fault that ends a conversation after an interrupted call of this tool.
 pub(super) fn fate_unknown(tool: &str) -> Fault {
     let text = format!("a call of {tool} was interrupted, and may have taken effect");
     Fault::error(code::MODEL_CALL_FATE_UNKNOWN.as_str(), text).with_retryable(false)
@@ -239,7 +239,7 @@ enum LoopFinding {
     End(Fault),
 }
 
-/// How often a tool was called, as far as the turns that count tell.
+/// Returns the number of calls of a tool since the last reset.
 fn times_made(state: &ConversationState, tool: &ToolSpec) -> u32 {
     made_calls(state).filter(|(requested, _)| requested.tool == tool.declaration.name).count() as u32
 }
@@ -255,7 +255,7 @@ fn is_open(call: &CallState) -> bool {
     call.result.as_ref().is_some_and(CallResult::holds_words_of_others)
 }
 
-/// A question in words, or what came of it.
+/// Plans a question of the model to a person, or returns its answer.
 fn answered_in_words(call: &CallState, ready: ToolCall) -> CallPlan {
     let Some(decision) = &call.decision else {
         return CallPlan::Ask(PersonQuestion {
@@ -271,7 +271,7 @@ fn answered_in_words(call: &CallState, ready: ToolCall) -> CallPlan {
     CallPlan::Answer(CallStatus::Failed, format!("no person answered: {words}"))
 }
 
-/// The question to a person, or the consequence of the decision.
+/// Plans the approval of a call, or applies the decision.
 fn ask_about(call: &CallState, ready: ToolCall, reason: QuestionReason) -> CallPlan {
     match &call.decision {
         None => CallPlan::Ask(PersonQuestion { call: ready, reason, asked_at: call.asked_at }),

@@ -1,4 +1,4 @@
-//! The next thing to do in a conversation. A pure function of the log and the time.
+//! The next step of a conversation, as a pure function of log and time.
 
 mod answers;
 mod asks;
@@ -14,56 +14,56 @@ use crate::spec::{ConversationSpec, EffectClass, UnknownRule};
 use crate::state::{ConversationState, Exchange};
 use crate::turn::{FinishReason, ModelTurn};
 
-/// Calls of a conversation that may be invalid; one more ends it.
+/// Maximum invalid calls of a conversation.
 const MAX_INVALID_CALLS: u32 = 3;
 
-/// Tests whether a call needs a person: the condition of the agent file, and the arguments. A condition that cannot be
-/// evaluated must answer true.
+/// Returns whether a call requires approval, from the condition of the agent file and the arguments.
+/// Must return true if the condition fails.
 pub type ApprovalTest<'a> = &'a dyn Fn(&str, &Value) -> bool;
 
-/// The next thing to do in a conversation.
+/// The next step of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NextStep {
-    /// Append this record and ask again.
+    /// Append this record and call [`ConversationSpec::next`] again.
     Record(StepBody),
-    /// Wait, append an `Ask`, ask the model, and append a `Turn`, a `Miss`, or for a summary a `Compact`.
+    /// Wait, append an `Ask`, call the model, and append a `Turn`, `Miss`, or for a summary `Compact`.
     AskModel(Box<ModelAsk>),
-    /// Make these calls at the same time, and append a `Done` for each. A `once` call stands alone, and its `Call` is
-    /// appended before it is made.
+    /// Make these calls concurrently, and append a `Done` for each. A `once` call is alone, and its
+    /// `Call` is appended before it is made.
     RunCalls(Vec<ToolCall>),
-    /// Append a `Question` if the person has not been asked, wait for the decision and append it.
+    /// Append a `Question` unless the log has it, wait for the decision and append it.
     AskPerson(PersonQuestion),
-    /// Calls that this process made are under way: fold again when their results are in the log.
+    /// Calls of this process are pending: fold again when their results are in the log.
     Wait,
-    /// The conversation is over.
+    /// The conversation has ended.
     Finished(ConversationEnd),
 }
 
-/// A question to a model.
+/// A request to a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelAsk {
     /// Number of the turn.
     pub turn: u32,
-    /// Number of the model in the spec.
+    /// Index of the model in the spec.
     pub model: usize,
-    /// The question.
+    /// The prompt.
     pub prompt: Prompt,
-    /// Digest and length of the question.
+    /// Digest and length of the prompt.
     pub measure: PromptMeasure,
-    /// Time to wait before, in milliseconds.
+    /// Delay before the call, in milliseconds.
     pub wait_ms: u64,
-    /// Turns before this one are to be summarised; none for a turn of the conversation.
+    /// Summarise the turns before this one; `None` for a turn of the conversation.
     pub summary_before: Option<u32>,
 }
 
-/// A call that was checked.
+/// A valid call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
     /// Position and key of the call.
     pub position: CallPosition,
-    /// Name of the tool, as the model is told.
+    /// Name of the tool for the model.
     pub tool: String,
-    /// The arguments; fit the tool's parameters.
+    /// Arguments, valid against the tool's parameters.
     pub arguments: Value,
     /// Effect of a repeated call.
     pub effect: EffectClass,
@@ -76,25 +76,25 @@ pub struct PersonQuestion {
     pub call: ToolCall,
     /// Reason of the question.
     pub reason: QuestionReason,
-    /// When the person was asked, in milliseconds since 1970; none if not yet.
+    /// Time of the question, in milliseconds since the Unix epoch; `None` if it was not sent.
     pub asked_at: Option<u64>,
 }
 
-/// Reasons to ask a person about a call.
+/// Reason of a question to a person about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuestionReason {
-    /// The agent file demands it.
+    /// The agent file requires approval.
     Rule,
-    /// The call acts, and words of anybody are in the conversation.
+    /// The call has side effects, and the conversation contains untrusted text.
     Taint,
-    /// An earlier try of the call was interrupted, and may have taken effect.
+    /// An earlier attempt of the call was interrupted and may have taken effect.
     Unknown,
-    /// The call is the question: the answer in words is its result.
+    /// The call is itself a question, whose answer is the result.
     Words,
 }
 
 impl ConversationSpec {
-    /// Returns the next thing to do at this time (milliseconds since 1970).
+    /// Returns the next step at this time, in milliseconds since the Unix epoch.
     pub fn next(&self, state: &ConversationState, now: u64, test: ApprovalTest<'_>) -> NextStep {
         if let Some(end) = &state.end {
             return NextStep::Finished(end.clone());
@@ -131,7 +131,7 @@ impl ConversationSpec {
         self.ask(state)
     }
 
-    /// Makes an answer ready for the log: calls that came as text become calls, and the price is added.
+    /// Builds the log record of an answer: parses calls from its text, and adds the price.
     pub fn turn_record(&self, ask: &ModelAsk, answer: ModelTurn) -> StepBody {
         let model = &self.models[ask.model];
         let cost = model.price.map(|price| price.of(answer.usage));
@@ -148,12 +148,12 @@ impl ConversationSpec {
         StepBody::Turn { turn: ask.turn, alias: model.alias.clone(), answer: Box::new(answer), cost }
     }
 
-    /// Returns the milliseconds of work that the budget leaves at this time. Waiting for people does not count.
+    /// Returns the remaining time budget in milliseconds, which excludes waiting for people.
     pub fn wall_left_ms(&self, state: &ConversationState, now: u64) -> u64 {
         self.budget.wall_ms.saturating_sub(worked_ms(state, now))
     }
 
-    /// The fault of a budget that is spent; turns and calls of tools end softly instead.
+    /// Returns the fault of an exhausted budget. Those of turns and tool calls end with a last turn.
     fn spent(&self, state: &ConversationState, now: u64) -> Option<Fault> {
         let budget = &self.budget;
         let over = |name: &str, used: String, limit: String| {
@@ -177,29 +177,29 @@ impl ConversationSpec {
     }
 }
 
-/// The step that ends a conversation with this fault.
+/// Returns the step that ends a conversation with this fault.
 fn fail(fault: Fault) -> NextStep {
     NextStep::Record(StepBody::End(ConversationEnd::Fault(fault)))
 }
 
-/// Milliseconds since the first begin without waiting for people.
+/// Returns the milliseconds since the first start, without waiting for people.
 fn worked_ms(state: &ConversationState, now: u64) -> u64 {
     now.saturating_sub(state.begun_at.unwrap_or(now)).saturating_sub(waited_ms(state, now))
 }
 
-/// Milliseconds of waiting for people, the open question included.
+/// Returns the milliseconds of waiting for people, including the open question.
 fn waited_ms(state: &ConversationState, now: u64) -> u64 {
     let waiting = open_question(state).map_or(0, |at| now.saturating_sub(at));
     state.totals.waited_ms.saturating_add(waiting)
 }
 
-/// When the person was asked whose decision is missing.
+/// Returns the time of the question without a decision.
 fn open_question(state: &ConversationState) -> Option<u64> {
     let calls = state.exchanges.last().into_iter().flat_map(|last| &last.calls);
     calls.filter(|call| call.result.is_none() && call.decision.is_none()).find_map(|call| call.asked_at)
 }
 
-/// An answer without its end is never parsed, and its calls are never made.
+/// Returns the step after a truncated answer, which is never parsed and whose calls are never made.
 fn cut_off(state: &ConversationState, last: &Exchange) -> NextStep {
     let before = state.exchanges.iter().rev().nth(1).and_then(|before| before.feedback.as_ref());
     let again = before.is_some_and(|(reason, _)| *reason == crate::record::FeedbackReason::CutOff);

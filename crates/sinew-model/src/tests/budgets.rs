@@ -1,4 +1,4 @@
-//! Budgets, the loop guard, and conversations that grow too long.
+//! Budgets, the loop guard, and compaction.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::fixture::{CountingStubs, play, script, spec, told};
 use crate::rehearsal::rehearse;
 use crate::{BudgetSpec, ConversationState, ModelTurn, PromptMessage, StepBody, TokenPrice, TokenUsage};
 
-/// A model that calls another thing for ever.
+/// Answers of a model that keeps calling with new arguments.
 fn restless(turns: usize) -> Value {
     (0..turns).map(|nth| json!({"call": {"look": {"id": nth.to_string()}}})).collect()
 }
@@ -79,7 +79,7 @@ fn lost_model_calls_count_as_turns() {
     spec.budget.turns = 4;
     let mut log = Vec::new();
     for nth in 0..5 {
-        // Each process dies right after it asked.
+        // Each process crashes after it started a model call.
         let played =
             rehearse(&spec, &script(&json!([{"text": "x"}])), &mut CountingStubs::default(), &log, "p");
         if nth < 4 {
@@ -125,7 +125,7 @@ fn a_long_conversation_loses_results_first_and_then_becomes_a_summary() {
         played.log.iter().any(|record| matches!(&record.body, StepBody::Compact(c) if c.summary.is_none()))
     );
     assert!(matches!(played.end(), Some(crate::ConversationEnd::Output(_))), "{}", told(&played));
-    // Whole turns only: a prompt never has a result without its call, nor a call without its result.
+    // Only whole turns: prompts have no result without its call, and no call without its result.
     for at in 1..played.log.len() {
         super::logs::check_prompt(&spec, &played.log[..at]);
     }

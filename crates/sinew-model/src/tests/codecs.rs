@@ -1,4 +1,4 @@
-//! Answers of providers, whole and in pieces.
+//! Answers of providers, whole and in chunks.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ fn read(provider: Provider, pieces: &[&[u8]]) -> Result<ModelTurn, ModelRefusal>
     reader.end()
 }
 
-/// An answer with words and calls, as a provider streams it.
+/// Encodes an answer with text and calls as a provider's stream.
 fn streamed(provider: Provider, words: &[String], calls: &[(String, Vec<String>)]) -> Vec<u8> {
     let mut events = Vec::new();
     match provider {
@@ -28,7 +28,7 @@ fn streamed(provider: Provider, words: &[String], calls: &[(String, Vec<String>)
             for word in words {
                 events.push(json!({"choices": [{"delta": {"content": word}}]}));
             }
-            // Pieces of different calls are mixed, as servers with parallel calls do.
+            // Interleave chunks of calls, as servers with parallel calls do.
             let longest = calls.iter().map(|(_, pieces)| pieces.len()).max().unwrap_or(0);
             for (index, (tool, _)) in calls.iter().enumerate() {
                 let call = json!({"index": index, "id": format!("c{index}"), "function": {"name": tool, "arguments": ""}});
@@ -134,7 +134,7 @@ proptest! {
         let calls = [("look".to_owned(), vec!["{\"id\":".to_owned(), "\"1\"}".to_owned()])];
         let bytes = streamed(provider, &["words".to_owned()], &calls);
         let whole = read(provider, &[&bytes]).unwrap();
-        // Before the finish reason nothing is a turn; behind it only counts of tokens may be missing.
+        // A turn requires the finish reason; after it, only token counts may be missing.
         if let Ok(turn) = read(provider, &[&bytes[..at.index(bytes.len())]]) {
             prop_assert_eq!((turn.text, turn.calls), (whole.text, whole.calls));
         }
@@ -165,7 +165,7 @@ proptest! {
     }
 }
 
-/// The value with about every eighth member of another type.
+/// Replaces about every eighth member by a value of another type.
 fn replaced(value: &Value, random: &mut u64) -> Value {
     *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     if (*random >> 33).is_multiple_of(8) {

@@ -1,4 +1,4 @@
-//! Calls that act: at most once, allowed by people, gated by taint.
+//! Calls with side effects: at most once, approvals, taint.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn an_acting_call_is_made_at_most_once_and_its_fate_is_told() {
     }
 }
 
-/// The tool was called by the process that still holds the conversation, and its answer was lost.
+/// The current process called the tool, and the answer was lost.
 #[test]
 fn a_call_whose_answer_was_lost_is_not_made_again_unasked() {
     let answers = json!([{"call": {"send": {"id": "1"}}}, {"text": "x"}]);

@@ -1,4 +1,4 @@
-//! A small conversation to vary, and stubs that count.
+//! A small conversation, and stubs that count calls.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub(super) fn model(alias: &str) -> ModelSpec {
     }
 }
 
-/// A conversation with one model, the tools look (read), send (once) and ask (repeat), and words as output.
+/// A conversation with one model, the tools look (read), send (once) and ask (repeat), and text output.
 pub(super) fn spec() -> ConversationSpec {
     ConversationSpec {
         activation: "activation".to_owned(),
@@ -65,7 +65,7 @@ pub(super) fn spec() -> ConversationSpec {
     }
 }
 
-/// A tool with the one parameter `id`, a text.
+/// A tool with one text parameter, `id`.
 pub(super) fn tool(name: &str, effect: EffectClass, open: bool) -> ToolSpec {
     let parameters = json!({
         "type": "object",
@@ -91,7 +91,7 @@ pub(super) fn tool(name: &str, effect: EffectClass, open: bool) -> ToolSpec {
     }
 }
 
-/// The same conversation with an output schema.
+/// Adds an output schema to a conversation.
 pub(super) fn with_schema(mut spec: ConversationSpec, schema: &Value) -> ConversationSpec {
     spec.output.schema =
         Some(OutputSchema { value: schema.clone(), compiled: Schema::compile(schema).unwrap() });
@@ -102,7 +102,7 @@ pub(super) fn script(answers: &Value) -> ModelScript {
     ModelScript::read(answers.as_array().unwrap()).unwrap()
 }
 
-/// Stubs that answer by name and count what they are asked.
+/// Stubs that answer by name and count calls.
 #[derive(Default)]
 pub(super) struct CountingStubs {
     pub(super) answers: BTreeMap<String, Value>,
@@ -133,12 +133,12 @@ impl RehearsalStubs for CountingStubs {
     }
 }
 
-/// Plays a conversation from the beginning.
+/// Runs a conversation from its start.
 pub(super) fn play(spec: &ConversationSpec, answers: &Value) -> Rehearsal {
     rehearse(spec, &script(answers), &mut CountingStubs::default(), &[], "first")
 }
 
-/// The end as text: the output, the artifact, or code and message of the fault.
+/// Formats the end: the output, the artifact, or code and message of the fault.
 pub(super) fn told(rehearsal: &Rehearsal) -> String {
     match rehearsal.end() {
         None => "no end".to_owned(),

@@ -1,4 +1,4 @@
-//! Hostile bytes that are kept under `fuzz/corpus/`, through the functions that the fuzzer calls. None may panic or hang.
+//! Passes `fuzz/corpus/` to the functions of the fuzzer, which must not panic or hang.
 
 #[path = "../../../../fuzz/src/replay.rs"]
 mod replay;

@@ -1,4 +1,4 @@
-//! Injected orders, against a model that obeys every one of them.
+//! Injected instructions, with a model that follows all of them.
 
 use serde_json::{Value, json};
 
@@ -8,12 +8,12 @@ use crate::{
     CallStatus, ConversationEnd, ConversationSpec, ConversationState, PromptMessage, StepBody, TaintRule,
 };
 
-/// Orders that somebody hides in data.
+/// Returns instructions that an attacker hides in data.
 fn orders() -> Vec<String> {
     serde_json::from_str(include_str!("../../../../tests/injection/orders.json")).unwrap()
 }
 
-/// Ways in which data carries a text; most of them hide it from people.
+/// Embeds a text in data; most ways hide it from people.
 fn carried(order: &str, way: usize) -> Value {
     match way {
         0 => json!(order),
@@ -36,7 +36,7 @@ const WAYS: usize = 8;
 
 #[test]
 fn a_model_that_obeys_every_order_gets_nothing_done() {
-    // It reads, and then calls the tool that acts, tools that it may have, and tools that do not exist.
+    // It reads, then calls the tool with side effects, other tools, and tools that do not exist.
     let obedient = json!([
         {"call": {"ask": {"id": "news"}}},
         {"call": [{"send": {"id": "1"}}, {"wire_money": {"id": "1"}}, {"send_all": {"id": "1"}}]},
@@ -74,7 +74,7 @@ fn a_model_that_obeys_every_order_gets_nothing_done() {
     assert!(texts >= 200, "{texts}");
 }
 
-/// The text reaches the model inside the JSON of one result, without hidden characters.
+/// The model receives the text in the JSON of one result, without hidden characters.
 fn stays_data(order: &str, way: usize) {
     let spec = spec();
     let mut stubs = CountingStubs::default();

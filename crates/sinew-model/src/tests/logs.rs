@@ -1,4 +1,4 @@
-//! Any log folds, and nothing that the fold allows breaks a promise.
+//! Any log folds, and no fold violates an invariant.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{
     NextStep, PromptMessage, RequestedCall, StartStep, StepBody, StepRecord,
 };
 
-/// The next prompt of a log answers each call once and in order, right behind the message with the calls.
+/// Checks that the next prompt has one result for each call, in order, directly after the calls.
 pub(super) fn check_prompt(spec: &ConversationSpec, log: &[StepRecord]) {
     let state = ConversationState::fold(log);
     let NextStep::AskModel(ask) = spec.next(&state, state.begun_at.unwrap_or(0), &|_, _| false) else {
@@ -116,7 +116,7 @@ proptest! {
                 }
             }
         }
-        // Reading the log back changes nothing.
+        // Serialisation round-trips.
         let text = serde_json::to_string(&log).unwrap();
         prop_assert_eq!(serde_json::from_str::<Vec<StepRecord>>(&text).unwrap(), log);
     }

@@ -1,4 +1,4 @@
-//! Output in every mode, and its repair.
+//! Output in each mode, and its repair.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ fn forms_of_a_model_with_bounds_come_to_an_end() {
     assert_eq!(choices.len(), 4, "{schema}");
     assert_eq!(choices[0]["properties"]["arguments"]["properties"]["id"], text, "{schema}");
     assert_eq!(choices[3]["properties"]["answer"], text, "{schema}");
-    // Without tools and schema: words, in a form that ends.
+    // Without tools and schema: text in a bounded form.
     let words = small(without_tools(spec()));
     assert_eq!(form(&words)["anyOf"][0]["properties"]["answer"], text);
     assert!(
@@ -114,7 +114,7 @@ fn forms_of_a_model_with_bounds_come_to_an_end() {
     let listed = small(without_tools(with_schema(spec(), &list)));
     let all = json!({"type": "array", "items": {"type": "string", "maxLength": 80}, "maxItems": 4});
     assert_eq!(form(&listed)["properties"]["all"], all);
-    // A model without bounds writes words as it likes.
+    // A model without bounds writes plain text.
     assert_eq!(first_prompt(&without_tools(spec())).form, AnswerForm::Free);
 }
 

@@ -1,4 +1,4 @@
-//! A long conversation that is taken up again.
+//! Resuming a long conversation.
 
 use std::time::Instant;
 
@@ -21,13 +21,13 @@ fn fifty_turns_are_taken_up_where_their_log_ends() {
         .collect();
     answers.push(json!({"text": "done"}));
     let mut log = play(&spec, &Value::Array(answers)).log;
-    // The process dies before the last turn is asked for.
+    // The process crashes before it requests the last turn.
     let last = log.iter().rposition(|record| matches!(record.body, crate::StepBody::Ask(_))).unwrap();
     log.truncate(last);
     let begun = Instant::now();
     let state = ConversationState::fold(&log);
     let step = spec.next(&state, state.begun_at.unwrap(), &|_, _| false);
-    // Told and not judged: other programs may hold the processor.
+    // Reported only, not asserted: other programs may use the processor.
     println!("the fold of {TURNS} turns and the next prompt took {:?}", begun.elapsed());
     assert_eq!(state.totals.turns, TURNS);
     assert!(matches!(step, NextStep::AskModel(_)), "{step:?}");

@@ -17,12 +17,12 @@ fn schema(name: &str) -> Schema {
     Schema::compile(&serde_json::from_str(&text).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The violations of a value, for a message.
+/// Formats the violations of a value.
 fn wrong(schema: &Schema, value: &Value) -> Vec<String> {
     schema.errors(value).iter().map(|one| format!("{}: {}", one.pointer, one.message)).collect()
 }
 
-/// All prompts of conversations that use tools, outputs in every mode, repairs, examples and summaries.
+/// Returns prompts with tools, outputs in each mode, repairs, examples and summaries.
 fn requests(provider: Provider, change: impl Fn(&mut ModelSpec)) -> Vec<Value> {
     let level =
         json!({"type": "object", "properties": {"level": {"enum": ["low", "high"]}}, "required": ["level"]});
@@ -55,7 +55,7 @@ fn requests(provider: Provider, change: impl Fn(&mut ModelSpec)) -> Vec<Value> {
         ]);
         let mut stubs = super::fixture::CountingStubs::default();
         let mut played = rehearse(&spec, &script(&answers), &mut stubs, &[], "first");
-        // The script speaks the words of one provider; here each provider gets its own.
+        // The script has the encoding of one provider; here each provider needs its own.
         let provider_of = |body: &mut StepBody| {
             if let StepBody::Turn { answer, .. } = body
                 && provider != Provider::OpenAi
@@ -80,7 +80,7 @@ fn requests(provider: Provider, change: impl Fn(&mut ModelSpec)) -> Vec<Value> {
     all
 }
 
-/// A variant of a model: streamed or not, with and without settings.
+/// A variant of a model: streamed or not, with or without settings.
 type ModelChange = fn(&mut ModelSpec);
 
 /// Variants by name.
@@ -110,7 +110,7 @@ fn requests_to_openai_fit() {
             }
         }
     }
-    // The schemas tell good from bad.
+    // The schemas detect invalid requests.
     let mut request = requests(Provider::OpenAi, |_| {}).remove(0);
     request["tool_choice"] = "any".into();
     assert!(!wrong(&streamed, &request).is_empty());
@@ -190,7 +190,7 @@ fn requests_to_gemini_fit() {
     }
 }
 
-/// Answers as the providers' own types describe them are read.
+/// Decodes answers that the types of the providers' SDKs describe.
 #[test]
 fn answers_of_the_providers_are_read() {
     let usage = json!({"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10});

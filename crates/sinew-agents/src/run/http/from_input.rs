@@ -1,4 +1,4 @@
-//! A request that the input describes: whom to ask comes from data, so every part of it is checked.
+//! Builds a request from the input. All its parts, including the host, are untrusted and validated.
 
 use std::str::FromStr;
 
@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use super::request::{OURS, Request};
 use crate::error::AgentError;
 
-/// Most headers of a request.
+/// Maximum headers of a request.
 const MAX_HEADERS: usize = 64;
 
-/// Reads a request from an input: `{url, method?, query?, headers?, body?}`, or the same in its member `params`.
+/// Parses a request from an input: `{url, method?, query?, headers?, body?}`, or these in `params`.
 pub(super) fn request_of(input: &Value) -> Result<Request, AgentError> {
     let wrong = |problem: String| AgentError::Input(vec![problem]);
     let members = input.get("params").and_then(Value::as_object).or_else(|| input.as_object());
@@ -104,7 +104,7 @@ fn headers_of(headers: Option<&Value>) -> Result<HeaderMap, String> {
     Ok(all)
 }
 
-/// The answer as data: `{response: {status, headers, body}}`. A status that tells of a failure is data, too.
+/// Returns the response as `{response: {status, headers, body}}`, whatever its status.
 pub(super) fn answer(status: u16, headers: &HeaderMap, body: &Value) -> Value {
     let mut told = Map::new();
     for (name, value) in headers {

@@ -1,6 +1,7 @@
-//! A request to an HTTP service: one URL, one answer.
+//! Sends a request to an HTTP service.
 //!
-//! No redirects, no proxies from the environment, no cookies; only public addresses unless the file allows others.
+//! No redirects, no proxies from the environment, no cookies; only public addresses unless the file
+//! allows others.
 
 mod from_input;
 mod request;
@@ -34,26 +35,26 @@ use sinew_protocol::unique_keys::read_unique;
 
 /// Header by which a service recognises a repeated request.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Bytes of a refusal shown in the fault.
+/// Maximum bytes of an error response in the fault.
 const EXCERPT: usize = 512;
 
 /// An http agent, ready to run.
 #[derive(Debug)]
 pub(crate) struct Http {
     pub(crate) request: RequestTemplate,
-    /// Whether the input describes the whole request; the template is not used then.
+    /// Whether the input describes the request, instead of the template.
     pub(crate) from_input: bool,
-    /// Time for one attempt.
+    /// Time limit of an attempt.
     pub(crate) timeout: Duration,
     /// Attempts after the first.
     pub(crate) retries: u32,
     pub(crate) max_output: u64,
     pub(crate) allow_private: bool,
-    /// Built at the first call: reading the system's certificates takes a while.
+    /// Created on the first call, because loading the system's certificates is slow.
     pub(crate) client: OnceLock<reqwest::Client>,
 }
 
-/// How one attempt went wrong.
+/// Error of an attempt, and whether and when to retry.
 struct FailedAttempt {
     error: AgentError,
     again: bool,
@@ -66,8 +67,8 @@ impl From<AgentError> for FailedAttempt {
     }
 }
 
-/// Marks a request that may act with the activation, which is the same for all attempts and deliveries of a task, and for all
-/// tries of a model's call: a service that knows the header does the work once. A header of the file or the input stays.
+/// Adds an idempotency key to a request with side effects: the activation, which is the same for all
+/// attempts and deliveries of a task or a model's call. Keeps a header of the file or the input.
 fn mark_activation(request: &mut Request, call: &Call) {
     let activation = call.conversation.as_deref().or_else(|| call.context["activation"].as_str());
     let key = activation.filter(|key| !key.is_empty()).and_then(|key| HeaderValue::from_str(key).ok());
@@ -122,14 +123,14 @@ impl Http {
                 miss.error,
                 wait.as_secs_f64()
             );
-            // Fails if the caller no longer listens.
+            // Fails if the receiver was dropped.
             let _unheard = call.progress.send(serde_json::json!({ "message": message }));
             tokio::time::sleep(wait).await;
             attempt += 1;
         }
     }
 
-    /// Sends the request that an input describes. Any answer of the service is the answer of the agent.
+    /// Sends the request that the input describes. The agent returns any response, whatever its status.
     async fn ask_described(&self, call: &Call) -> Result<Value, AgentError> {
         let (mut request, secrets) = (from_input::request_of(&call.input)?, ResolvedSecrets::default());
         mark_activation(&mut request, call);
@@ -144,7 +145,7 @@ impl Http {
         asked.await.map_err(|miss| miss.error)
     }
 
-    /// Sends a request once. Returns the host and whatever it answers.
+    /// Sends a request once. Returns the host and its response, whatever its status.
     async fn send(
         &self,
         request: &Request,
@@ -176,7 +177,7 @@ impl Http {
         Ok(response_body::output_of(&host, (status, &content_type), body, call.artifacts.as_ref())?)
     }
 
-    /// The host and its answer, if it is a good one.
+    /// Sends a request once. Returns the host and its response if the status is a success.
     async fn respond(
         &self,
         request: &Request,
@@ -228,7 +229,7 @@ impl Http {
         Ok(body)
     }
 
-    /// Sorts out what the HTTP client reports; its own texts name the URL, which holds input data.
+    /// Converts an error of the HTTP client. Its message contains the URL, which contains input data.
     fn transport(&self, host: &str, error: reqwest::Error, secrets: &ResolvedSecrets) -> FailedAttempt {
         let error = error.without_url();
         let first: &(dyn Error + 'static) = &error;
@@ -262,12 +263,13 @@ impl Http {
     }
 }
 
-/// A client that follows no redirects, asks no proxies, and reaches public addresses only unless others are allowed.
+/// Creates a client without redirects and proxies that connects only to public addresses, unless
+/// `allow_private` is set.
 pub(crate) fn http_client(allow_private: bool) -> Result<reqwest::Client, AgentError> {
     client_with_tls(allow_private, tls().map_err(|error| AgentError::Host(error.to_string()))?)
 }
 
-/// The same with certificates of its own. Fails if they cannot be read.
+/// As [`http_client`], with certificates. Fails if they cannot be read.
 pub(crate) fn http_client_with_identity(
     allow_private: bool,
     identity: &WebIdentity,
@@ -318,7 +320,7 @@ fn tls_with_identity(identity: &WebIdentity) -> Result<rustls::ClientConfig, Str
     trusting.with_client_auth_cert(chain, key).map_err(|error| format!("the certificate: {error}"))
 }
 
-/// Checks a host that is an address itself: such hosts never reach the resolver.
+/// Checks a host that is an IP address, because the resolver does not see it.
 pub(crate) fn check_literal_address(url: &Url, allow_private: bool) -> Result<(), AgentError> {
     let host = url.host_str().unwrap_or_default();
     match host.trim_start_matches('[').trim_end_matches(']').parse() {
@@ -327,13 +329,13 @@ pub(crate) fn check_literal_address(url: &Url, allow_private: bool) -> Result<()
     }
 }
 
-/// Whether a header belongs to the connection, so that no file may set it.
+/// Returns whether a header belongs to the connection, so that files cannot set it.
 pub(crate) fn is_connection_header(name: &str) -> bool {
     request::OURS.contains(&name)
 }
 
-/// The bytes at a URL: one GET to a public address; no redirects, ten seconds, one mebibyte. For texts that a workflow
-/// names; agents have their own requests.
+/// Fetches a text that a workflow references, with one GET from a public address: no redirects, at
+/// most ten seconds and one mebibyte.
 pub async fn fetch(url: &str) -> Result<Vec<u8>, AgentError> {
     let bad = |problem: String| AgentError::WebAddress { problem };
     let url = Url::parse(url).map_err(|error| bad(format!("is not a URL: {error}")))?;
@@ -357,7 +359,7 @@ pub async fn fetch(url: &str) -> Result<Vec<u8>, AgentError> {
     read.await.map_err(|miss| miss.error)
 }
 
-/// TLS with ring and the system's certificates, named explicitly so that no process-wide default is needed.
+/// Returns TLS with ring and the system's certificates, independent of a process-wide default.
 fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
     static TLS: OnceLock<rustls::ClientConfig> = OnceLock::new();
     if let Some(config) = TLS.get() {
@@ -370,7 +372,7 @@ fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
     let config = match builder()?.with_platform_verifier() {
         Ok(verified) => verified.with_no_client_auth(),
         Err(error) => {
-            // A machine without certificates can still speak plain HTTP; every TLS server is then unknown.
+            // Plain HTTP works without certificates; all TLS servers are then untrusted.
             tracing::warn!(%error, "no trusted certificates found, https requests will fail");
             builder()?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
         }

@@ -1,7 +1,7 @@
-//! From templates and a call to the request that is sent.
+//! Builds a request from templates and a call.
 //!
-//! Data never changes the shape of a request: in the URL it is percent-encoded and stays within its segment, in the body
-//! it is JSON, in a header it may not hold a line break.
+//! Data never changes the structure of a request: it is percent-encoded within its segment of the
+//! URL, JSON in the body, and without line breaks in headers.
 
 use std::str::FromStr;
 
@@ -17,13 +17,13 @@ use crate::error::AgentError;
 use crate::run::RunnerSurroundings;
 use crate::template::{Environment, Scope, Template, TemplatePiece, UnfilledTemplate, no_env, plain, scalar};
 
-/// All but the unreserved characters of RFC 3986.
+/// All characters except the unreserved ones of RFC 3986.
 const DATA: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Headers that belong to the connection.
 pub(super) const OURS: [&str; 6] =
     ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te"];
 
-/// The request of an agent file with its templates parsed.
+/// The request of an agent file, with parsed templates.
 #[derive(Debug)]
 pub(crate) struct RequestTemplate {
     method: Method,
@@ -41,7 +41,7 @@ enum RequestBody {
     Json(RequestShape),
 }
 
-/// A JSON value whose strings may be templates.
+/// A JSON value whose strings can be templates.
 #[derive(Debug)]
 enum RequestShape {
     Constant(Value),
@@ -60,14 +60,14 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A plain question.
+    /// Creates a GET request without headers.
     pub(crate) fn get(url: Url) -> Self {
         Self { method: Method::GET, url, headers: HeaderMap::new(), body: None }
     }
 }
 
 impl RequestTemplate {
-    /// A request that names nothing yet.
+    /// Creates an empty GET request.
     pub(crate) fn get() -> Self {
         Self {
             method: Method::GET,
@@ -77,7 +77,7 @@ impl RequestTemplate {
         }
     }
 
-    /// Checks and parses the parts; an error names the field and says what is wrong with it.
+    /// Parses the parts. An error contains the field and its defect.
     pub(crate) fn parse<'a>(
         method: &str,
         url: &str,
@@ -106,7 +106,7 @@ impl RequestTemplate {
         Ok(Self { method, url, headers, body })
     }
 
-    /// Binds the values of a call. The secrets are those that went into the request.
+    /// Renders the request for a call. Also returns the secrets in the request.
     pub(crate) fn fill(
         &self,
         call: &Call,
@@ -140,7 +140,7 @@ fn without_env(text: &str) -> Result<Template, String> {
     Ok(template)
 }
 
-/// Scheme, host and port must be written out: data chooses what to ask, never whom.
+/// Parses a URL. Scheme, host and port must be literal, so that data cannot select the server.
 fn parse_url(text: &str) -> Result<Template, String> {
     let template = without_env(text)?;
     let Some(TemplatePiece::Text(start)) = template.pieces().first() else {
@@ -266,7 +266,7 @@ impl RequestShape {
         })
     }
 
-    /// A string that is nothing but one `{{…}}` becomes the value itself, with its type.
+    /// Renders the value. A string with nothing but one `{{…}}` becomes the typed value itself.
     fn fill(&self, scope: &Scope<'_>) -> Result<Value, UnfilledTemplate> {
         Ok(match self {
             Self::Constant(value) => value.clone(),

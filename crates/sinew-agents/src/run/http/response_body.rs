@@ -1,4 +1,4 @@
-//! The body of a good answer as the output of an agent: JSON, a text, or an artifact.
+//! Converts the body of a successful response to the output of an agent: JSON, text, or an artifact.
 
 use std::string::FromUtf8Error;
 
@@ -10,14 +10,14 @@ use crate::artifacts::{Artifacts, extension};
 use crate::error::AgentError;
 use crate::run::Output;
 
-/// Kinds of media whose bytes are never a text, apart from those that are XML.
+/// Prefixes of media types that are not text, except those that are XML.
 const BINARY_KINDS: [&str; 4] = ["audio/", "font/", "image/", "video/"];
-/// Media type of an answer that names none.
+/// Default media type of a response.
 const UNKNOWN_TYPE: &str = "application/octet-stream";
-/// Longest half of a media type, in bytes.
+/// Maximum bytes of a type or subtype.
 const MAX_TYPE_BYTES: usize = 127;
 
-/// The type that an answer names, in lower case.
+/// Content type of a response, in lower case.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ContentType {
     essence: String,
@@ -47,7 +47,7 @@ impl ContentType {
         is_kind && !self.is_json() && !self.essence.ends_with("+xml")
     }
 
-    /// The type, if it is written as types are.
+    /// Returns the media type if its syntax is valid, else the default.
     fn media_type(&self) -> &str {
         let is_word = |word: &str| {
             let fits = |c: char| c.is_ascii_alphanumeric() || "!#$&-^_.+".contains(c);
@@ -57,20 +57,20 @@ impl ContentType {
         if is_type { &self.essence } else { UNKNOWN_TYPE }
     }
 
-    /// The body as a text, or the bytes of one that is not a text.
+    /// Decodes the body as text, or returns its bytes if it is not text.
     fn text_of(&self, body: Vec<u8>) -> Result<String, Vec<u8>> {
         if self.is_binary() {
             return Err(body);
         }
         String::from_utf8(body).map_err(FromUtf8Error::into_bytes).or_else(|bytes| {
-            // Each byte of Latin-1 is the character of its number.
+            // Each byte of Latin-1 equals its code point.
             let is_latin_1 = matches!(self.charset.as_str(), "iso-8859-1" | "latin1");
             if is_latin_1 { Ok(bytes.into_iter().map(char::from).collect()) } else { Err(bytes) }
         })
     }
 }
 
-/// The output of an answer of this host. Bytes that are not a text become an artifact, and the output names it.
+/// Returns the output for a response. Stores a binary body as an artifact that the output names.
 pub(super) fn output_of(
     host: &str,
     (status, content_type): (u16, &ContentType),

@@ -1,22 +1,22 @@
-//! How long to wait before the next attempt.
+//! The delay before the next attempt.
 
 use std::time::{Duration, SystemTime};
 
-/// A server that asks for more patience than this gets none; the fault carries its wish on.
+/// Maximum delay that a server can request. For a longer one, the fault carries the delay instead.
 pub(super) const LONGEST: Duration = Duration::from_mins(1);
 
-/// Reads `Retry-After`: seconds or an HTTP date. A date in the past means now.
+/// Parses `Retry-After`: seconds or an HTTP date. A past date means no delay.
 pub(crate) fn after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than a number holds is a long time too.
+        // A number that overflows is a long delay too.
         return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
     let date = httpdate::parse_http_date(value).ok()?;
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// Returns the delay that the server asked for, else 0.2 s doubled for each attempt (counted from 1) up to 10 s.
+/// Returns the requested delay, else 0.2 s, doubled for each attempt (from 1) up to 10 s.
 pub(super) fn wait(attempt: u32, asked: Option<Duration>) -> Duration {
     let doubled = Duration::from_millis(200).saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1)));
     asked.unwrap_or_else(|| doubled.min(Duration::from_secs(10)))

@@ -33,42 +33,42 @@ use crate::run::command::{INHERITED, ProcessGroup};
 use crate::run::http::{check_literal_address, http_client};
 use crate::template::{Scope, Template, plain};
 
-/// Bytes of one answer of a server.
+/// Maximum bytes of an answer of a server.
 const MAX_ANSWER_BYTES: usize = 8 << 20;
-/// Most tools of a server, and most pages of their list.
+/// Maximum tools of a server, and pages of their list.
 const MAX_LISTED_TOOLS: usize = 1_000;
 const MAX_LIST_PAGES: usize = 64;
-/// Lines of a program's standard error that are told as progress.
+/// Maximum lines of a program's standard error that are reported as progress.
 const MAX_ERROR_LINES: usize = 256;
-/// Progress notifications of a server that are passed on.
+/// Maximum progress notifications of a server that are forwarded.
 const MAX_PROGRESS_NOTES: usize = 1_000;
-/// Longest line of standard error, and longest message of a notification, that is told; in bytes.
+/// Maximum bytes of a reported line of standard error or message of a notification.
 const MAX_MESSAGE_BYTES: usize = 1 << 10;
-/// Longest part of a notification that is read, in bytes.
+/// Maximum bytes of a notification that are sanitised.
 const MAX_CLEANED_BYTES: usize = 64 << 10;
-/// Member of a call's `_meta`: a server that knows it does the work of repeated calls once.
+/// Member of a call's `_meta` by which servers that support it deduplicate calls.
 const MESSAGE_ID_META: &str = "io.github.sinew-mesh/message-id";
 
 /// A connection to a server.
 pub(super) struct McpConnection {
     service: RunningService<RoleClient, McpListener>,
-    /// The program of the server; ended with the connection.
+    /// Program of the server, terminated with the connection.
     program: Mutex<Option<ServerProgram>>,
     secrets: ResolvedSecrets,
 }
 
 struct ServerProgram {
-    // Dropped first: the group dies even if the runtime dies under us.
+    // Dropped first, so that the group is killed even if the runtime shuts down.
     _group: ProcessGroup,
     _child: Child,
 }
 
-/// The side of the client: passes progress on, and has no user to ask.
+/// The client side: forwards progress, and has no user for elicitation.
 struct McpListener {
     progress: Option<UnboundedSender<Value>>,
-    /// Values that a server was given and may tell.
+    /// Values that the server received and might return.
     secrets: ResolvedSecrets,
-    /// Notifications so far: a server may send them without end.
+    /// Number of notifications so far; a server could send them endlessly.
     notes: AtomicUsize,
 }
 
@@ -89,17 +89,17 @@ impl ClientHandler for McpListener {
             Some(total) => format!("{} of {total}", told.progress),
             None => told.progress.to_string(),
         });
-        // Cut behind the cleaning, so that no part of a secret stays.
+        // Truncate after sanitising, so that no part of a secret remains.
         let end = message.floor_char_boundary(MAX_CLEANED_BYTES);
         let mut message = clean(&message.as_bytes()[..end], &self.secrets);
         message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
-        // Fails if the caller no longer listens.
+        // Fails if the receiver was dropped.
         let _unheard = progress.send(json!({"message": message}));
     }
 }
 
 impl McpConnection {
-    /// Starts the program or asks the address, and agrees on a version of the protocol.
+    /// Starts the program or connects to the address, and negotiates the protocol version.
     pub(super) async fn open(
         place: &ServerLocation,
         around: &RunnerSurroundings,
@@ -178,7 +178,7 @@ impl McpConnection {
         }
     }
 
-    /// The tools of the server.
+    /// Lists the tools of the server.
     pub(super) async fn tools(&self) -> Result<Vec<Tool>, AgentError> {
         let (mut tools, mut cursor) = (Vec::new(), None);
         for _ in 0..MAX_LIST_PAGES {
@@ -200,19 +200,19 @@ impl McpConnection {
         Err(AgentError::McpServer { reason })
     }
 
-    /// Whether the server answers at all.
+    /// Returns whether the server responds.
     pub(super) async fn ping(&self) -> bool {
         let ping = ClientRequest::PingRequest(PingRequest::default());
         matches!(self.service.send_request(ping).await, Ok(_) | Err(ServiceError::McpError(_)))
     }
 
-    /// Whether the server has gone away.
+    /// Returns whether the connection is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.service.is_closed() || self.service.peer().is_transport_closed()
     }
 
-    /// Calls a tool. `message_id` makes a call that comes again the same call. Fails with [`AgentError::Tool`] if the tool says
-    /// that it failed, and with [`AgentError::McpAnswerLost`] if the call may have reached the server.
+    /// Calls a tool. Repetitions of a call have the same `message_id`. [`AgentError::McpAnswerLost`]
+    /// means that the server may have received the call, and [`AgentError::Tool`] that the tool failed.
     pub(super) async fn call(
         &self,
         choice: &ToolChoice,
@@ -233,14 +233,14 @@ impl McpConnection {
         failure_of(&choice.tool, &answer, &self.secrets).map_or(Ok(answer), Err)
     }
 
-    /// Ends the connection, and the program behind it.
+    /// Closes the connection and terminates its program.
     pub(super) async fn close(self) {
-        // The server is of no use any more, whatever it says.
+        // Errors do not matter, because the server is no longer used.
         let _ended = self.service.cancel().await;
         drop(self.program);
     }
 
-    /// Ends the connection for everybody who uses it, and the program behind it.
+    /// Closes the connection for all its users and terminates its program.
     pub(super) fn end(&self) {
         self.service.cancellation_token().cancel();
         drop(self.program.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -267,13 +267,13 @@ fn filled(
     around: &RunnerSurroundings,
     secrets: &mut ResolvedSecrets,
 ) -> Result<String, AgentError> {
-    // Settings of a server are the same for all tasks: they name the environment, and no input.
+    // Settings of a server are the same for all tasks: they reference variables, not the input.
     let scope = Scope { input: &Value::Null, instruction: None, context: &Value::Null };
     let environment = around.environment.as_ref();
     template.fill(&scope, plain, |name| secrets.read(environment, name)).map_err(|error| error.at(place))
 }
 
-/// Tells lines of a program's standard error as progress, and reads the rest so that the program never waits.
+/// Reports lines of standard error as progress. Drains the rest, so that the program never blocks.
 async fn tell_errors(
     stderr: ChildStderr,
     secrets: ResolvedSecrets,
@@ -282,7 +282,7 @@ async fn tell_errors(
     let (mut reader, mut line, mut told) = (BufReader::new(stderr), Vec::new(), 0);
     loop {
         line.clear();
-        // A line without an end is told in pieces.
+        // A line above the limit is reported in pieces.
         match (&mut reader).take(MAX_MESSAGE_BYTES as u64).read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {}

@@ -1,15 +1,15 @@
-//! Output of a program that ends at a line that is too long.
+//! A reader that fails at a line above a limit.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Output of a program that ends at a line that is too long: whoever waits for the answer hears of it at once.
+/// Output of a program that fails at a line above a limit, so that waiting callers fail immediately.
 pub(super) struct LineLimit<R> {
     inner: R,
     max_bytes: usize,
-    /// Bytes of the line that is being read.
+    /// Bytes read of the current line.
     read: usize,
 }
 
@@ -54,7 +54,7 @@ mod tests {
         {
             let mut text = String::new();
             let read = LineLimit::new(given.as_bytes(), 4).read_to_string(&mut text).await;
-            // Lines that arrive whole in one piece are judged by the reader of lines.
+            // The line reader checks lines that arrive in one piece.
             assert_eq!(read.is_ok(), fits, "{given:?}");
         }
     }

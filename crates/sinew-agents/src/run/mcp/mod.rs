@@ -1,7 +1,7 @@
-//! Tools of servers of the Model Context Protocol: for model agents, and as an agent without a model between.
+//! Tools of Model Context Protocol servers: for model agents, and as agents without a model.
 //!
-//! Each task of such an agent has a connection of its own: a program is started and ended with it, so nothing of one task
-//! reaches another. Model agents call their servers under supervision.
+//! Each task of an agent without a model has its own connection and server program, so no state is
+//! shared between tasks. Model agents call supervised servers.
 
 mod connection;
 mod line_limit;
@@ -32,18 +32,18 @@ pub use tool_lock::ToolPin;
 use connection::McpConnection;
 use tool_choice::ToolChoice;
 
-/// An agent whose work is done by tools of a server.
+/// An agent that calls tools of a server.
 #[derive(Debug)]
 pub(crate) struct McpAgent {
     pub(crate) server: ServerLocation,
-    /// The only tool; None if the input names one.
+    /// The only tool; `None` if the input names the tool.
     pub(crate) tool: Option<String>,
-    /// Patterns of the names of tools that may be called; all if empty.
+    /// Name patterns of the allowed tools; all if empty.
     pub(crate) allow: Vec<String>,
     pub(crate) timeout: Option<Duration>,
 }
 
-/// The tools of a server as its agent announces them.
+/// The tools of a server on the agent's card.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AnnouncedTools {
     pub(crate) skills: Vec<AgentSkill>,
@@ -52,7 +52,7 @@ pub(crate) struct AnnouncedTools {
 }
 
 impl McpAgent {
-    /// Calls the tool that is meant.
+    /// Calls the tool that the input selects.
     pub(crate) async fn run(
         &self,
         call: &Call,
@@ -77,7 +77,7 @@ impl McpAgent {
         }
     }
 
-    /// Asks the server for its tools.
+    /// Lists the tools of the server for the card.
     pub(crate) async fn announce(
         &self,
         limits: &Limits,
@@ -98,7 +98,7 @@ impl McpAgent {
 }
 
 impl McpServer {
-    /// Calls a tool for a conversation: its output, and the names of files that it left.
+    /// Calls a tool for a conversation. Returns its output, and the names of artifacts that it stored.
     pub(crate) async fn answer(
         self: &std::sync::Arc<Self>,
         tool: &str,
@@ -119,7 +119,7 @@ impl McpServer {
     }
 }
 
-/// The end of a key: enough to tell the files of two calls apart.
+/// Returns the end of a key, which distinguishes the files of two calls.
 fn short(key: &str) -> &str {
     key.get(key.len().saturating_sub(6)..).unwrap_or(key)
 }

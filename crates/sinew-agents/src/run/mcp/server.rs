@@ -1,4 +1,4 @@
-//! A server of tools under supervision: started when it is needed, and again after its end, with growing pauses.
+//! A supervised MCP server: starts on demand and restarts with exponential backoff.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use super::tool_choice::ToolChoice;
 use crate::error::AgentError;
 use crate::run::RunnerSurroundings;
 
-/// Longest time for a server to start and agree on a version.
+/// Time limit for a server to start and negotiate the protocol version.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest time for a server to tell its tools.
+/// Time limit for a server to list its tools.
 const TOOLS_TIMEOUT: Duration = Duration::from_secs(30);
-/// Pause before the second start after a failure; doubled at each failure in a row.
+/// Delay of the restart after a failure; doubled after each consecutive failure.
 const MIN_BACKOFF: Duration = Duration::from_millis(250);
-/// Longest pause before a start.
+/// Maximum delay of a restart.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
-/// Time for a sign of life of a server that did not answer a call.
+/// Time limit for the ping of a server that did not answer a call.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A server of tools under supervision.
+/// A supervised MCP server.
 #[derive(Debug)]
 pub(crate) struct McpServer {
     place: Arc<ServerLocation>,
@@ -37,7 +37,7 @@ pub(crate) struct McpServer {
 #[derive(Debug, Default)]
 struct ServerState {
     connection: Option<Arc<McpConnection>>,
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: u32,
     not_before: Option<Instant>,
 }
@@ -56,7 +56,7 @@ impl McpServer {
         Arc::new(Self { place, state: Mutex::default() })
     }
 
-    /// The tools of the server now.
+    /// Returns the current tools of the server.
     pub(crate) async fn tools(
         &self,
         around: &RunnerSurroundings,
@@ -76,8 +76,8 @@ impl McpServer {
         }
     }
 
-    /// Calls a tool. `key` marks a repeated call as the same call. A server that gives no answer in time is asked for a sign
-    /// of life, and ended if there is none.
+    /// Calls a tool. `key` identifies repetitions of the call. A server that does not answer in time is
+    /// pinged, and terminated if it does not respond.
     pub(super) async fn call(
         self: &Arc<Self>,
         choice: &ToolChoice,
@@ -97,7 +97,7 @@ impl McpServer {
         answer
     }
 
-    /// The connection that is open, or a new one.
+    /// Returns the open connection, or opens one.
     async fn connection(
         &self,
         around: &RunnerSurroundings,
@@ -131,18 +131,18 @@ impl McpServer {
         }
     }
 
-    /// Ends a connection that is of no use any more, unless another one has taken its place.
+    /// Closes a broken connection. Counts a failure if it is the current one.
     async fn discard(&self, broken: &Arc<McpConnection>) {
         let mut state = self.state.lock().await;
         if state.connection.as_ref().is_some_and(|open| Arc::ptr_eq(open, broken)) {
             state.fail();
         }
-        // Calls that wait for this server hear of its end at once.
+        // Pending calls of this connection fail immediately.
         broken.end();
     }
 }
 
-/// A call whose answer is waited for. If the waiting ends, the server is looked after.
+/// A pending call. If it is dropped before its answer, the server is checked in the background.
 struct OpenCall {
     server: Arc<McpServer>,
     connection: Option<Arc<McpConnection>>,
@@ -152,7 +152,7 @@ impl Drop for OpenCall {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else { return };
         let server = Arc::clone(&self.server);
-        // Without a runtime the connection ends with this drop.
+        // Without a runtime, this drop closes the connection.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             let is_alive = tokio::time::timeout(PING_TIMEOUT, connection.ping()).await.unwrap_or(false);

@@ -1,4 +1,4 @@
-//! The place of a server: a program of this machine, or an address.
+//! The location of a server: a local program or an address.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,16 @@ use crate::clean::ResolvedSecrets;
 use crate::complaint::escape_key;
 use crate::template::{Environment, Template, TemplatePiece};
 
-/// Place of a server.
+/// Location of a server.
 #[derive(Debug)]
 pub(crate) enum ServerLocation {
-    /// A program of this machine.
+    /// A local program.
     Program { program: String, arguments: Vec<String>, folder: PathBuf, env: Vec<(String, Template)> },
     /// An address.
     Address { url: String, headers: Vec<(String, Template)>, allow_private: bool },
 }
 
-/// The keys of an agent file that say where a server is.
+/// The keys of an agent file that define the location of a server.
 pub(crate) struct ServerKeys<'a> {
     pub(crate) command: Option<&'a [String]>,
     pub(crate) env: &'a BTreeMap<String, String>,
@@ -26,18 +26,18 @@ pub(crate) struct ServerKeys<'a> {
     pub(crate) allow_private: bool,
 }
 
-/// A problem of one of the keys: the rest of its pointer, and a sentence.
+/// A defect of a key: the rest of its pointer, and a sentence.
 pub(crate) type KeyProblem = (String, String);
 
 impl ServerLocation {
-    /// Reads the keys of a server. `folder` is that of the agent file.
+    /// Parses the keys of a server. `folder` is that of the agent file.
     pub(crate) fn read(keys: &ServerKeys<'_>, folder: &Path) -> Result<Self, Vec<KeyProblem>> {
         let mut problems = Vec::new();
         let env = templates("env", keys.env, &mut problems);
         let headers = templates("headers", keys.headers, &mut problems);
         let place = match (keys.command.and_then(<[String]>::split_first), keys.url) {
             (Some((program, arguments)), None) => Some(Self::Program {
-                // A bare word is looked up in PATH; a path is meant relative to the agent file.
+                // A name without a slash is looked up in PATH; a path is relative to the agent file.
                 program: if program.contains('/') {
                     folder.join(program).to_string_lossy().into_owned()
                 } else {
@@ -63,19 +63,20 @@ impl ServerLocation {
 }
 
 impl ServerLocation {
-    /// Adds the values that the settings take from the environment.
+    /// Adds the values that the settings read from the environment.
     pub(crate) fn read_secrets(&self, environment: &Environment, secrets: &mut ResolvedSecrets) {
         let (Self::Program { env: settings, .. } | Self::Address { headers: settings, .. }) = self;
         for piece in settings.iter().flat_map(|(_, template)| template.pieces()) {
             if let TemplatePiece::Env { name, .. } = piece {
-                // A variable that is not set is told when the server is started.
+                // A variable that is not set is reported when the server starts.
                 let _unset = secrets.read(environment, name);
             }
         }
     }
 }
 
-/// Settings of a server are the same for all tasks: they name the environment, and no input.
+/// Parses settings as templates. They can reference variables, but not the input, because they
+/// are the same for all tasks.
 fn templates(
     key: &str,
     values: &BTreeMap<String, String>,

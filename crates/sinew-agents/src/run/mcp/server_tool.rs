@@ -1,4 +1,4 @@
-//! A tool as its server describes it. Everything in it is the word of a stranger.
+//! A tool as its server describes it. All its fields are untrusted.
 
 use rmcp::model::Tool;
 use serde_json::{Value, json};
@@ -12,9 +12,9 @@ pub(crate) struct McpTool {
     pub(crate) description: String,
     pub(crate) input_schema: Value,
     pub(crate) output_schema: Option<Value>,
-    /// Whether the server says that the tool only reads.
+    /// Whether the server claims that the tool is read-only.
     pub(crate) reads_only: bool,
-    /// Whether the server says that a repeated call has no second effect.
+    /// Whether the server claims that the tool is idempotent.
     pub(crate) is_idempotent: bool,
 }
 
@@ -31,7 +31,7 @@ impl McpTool {
         }
     }
 
-    /// A tool of this name that takes anything; stands in for one whose server is not asked.
+    /// Creates a tool that accepts any arguments, as a placeholder for one whose server is not queried.
     pub(crate) fn unknown(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -43,7 +43,7 @@ impl McpTool {
         }
     }
 
-    /// The sha256 over everything that a model is told and that decides about effects, in hex.
+    /// Returns the hex sha256 of all fields that a model receives or that determine effects.
     pub(crate) fn digest(&self) -> String {
         let hints = [self.reads_only, self.is_idempotent];
         let told = json!([self.name, self.description, self.input_schema, hints]);

@@ -1,7 +1,7 @@
-//! The tools of a server as skills and schemas of an agent, within the limits of a card.
+//! Converts the tools of a server to skills and schemas of an agent, within the limits of a card.
 //!
-//! A server may have more tools than a card has room for, and schemas that cannot be used. Such a tool stays callable: its
-//! arguments are then checked by the server alone.
+//! A server may have more tools than fit on a card, and invalid schemas. Such tools remain callable;
+//! only the server validates their arguments.
 
 use std::collections::HashSet;
 
@@ -15,20 +15,20 @@ use sinew_source::Schema;
 use super::AnnouncedTools;
 use super::tool_choice::{ARGUMENTS, TOOL, is_allowed};
 
-/// Skills of one agent: the most that a card takes.
+/// Maximum skills of a card.
 const MAX_SKILLS: usize = 100;
-/// Longest id and name of a skill, in bytes: the most that a card takes.
+/// Maximum bytes of the id and of the name of a skill of a card.
 const MAX_WORD_BYTES: usize = 256;
-/// Bytes of all skills. A card takes 64 KiB in all.
+/// Maximum bytes of all skills. A card has at most 64 KiB.
 const MAX_SKILLS_BYTES: usize = 24 << 10;
-/// Bytes of skills and schemas. The rest of a card is left to its description and interfaces.
+/// Maximum bytes of skills and schemas. The rest of a card is for its description and interfaces.
 const MAX_TOOLS_BYTES: usize = 56 << 10;
-/// Lengths of descriptions of skills, in characters, from the longest that a card takes: the first that has room is used.
+/// Limits of descriptions of skills, in characters, from that of a card. The first that fits is used.
 const DESCRIPTION_LENGTHS: [usize; 4] = [4_096, 1_024, 256, 64];
-/// Characters of the name of a definition that a reference writes as they are.
+/// Characters of a definition's name to percent-encode in a reference.
 const FRAGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Returns the tools that may be called, as an agent announces them.
+/// Returns the allowed tools as skills and schemas.
 pub(super) fn announced(tools: &[Tool], only: Option<&str>, allow: &[String]) -> AnnouncedTools {
     let mut names = HashSet::new();
     let ours = tools.iter().filter(|tool| {
@@ -50,12 +50,12 @@ pub(super) fn announced(tools: &[Tool], only: Option<&str>, allow: &[String]) ->
     AnnouncedTools { skills, input_schema, output_schema }
 }
 
-/// A schema that compiles and has room.
+/// Returns the schema if it compiles and fits into `room` bytes.
 fn usable(schema: Value, room: usize) -> Option<Value> {
     (size_of(&schema) <= room && Schema::compile(&schema).is_ok()).then_some(schema)
 }
 
-/// Returns the schema of inputs that name their tool. `None` if even the names of the tools have no room.
+/// Returns the schema of inputs that name their tool; `None` if even the names do not fit.
 fn combined_schema(tools: &[&Tool], room: usize) -> Option<Value> {
     let mut unchecked: Vec<&str> = Vec::new();
     let mut checked: Vec<ToolSchema<'_>> = Vec::new();
@@ -71,26 +71,26 @@ fn combined_schema(tools: &[&Tool], room: usize) -> Option<Value> {
         if let Some(union) = is_fitting.then(|| usable(union_of(&checked, &unchecked), room)).flatten() {
             return Some(union);
         }
-        // The largest schema leaves first, so that as many as possible stay.
+        // Drop the largest schema first, so that as many as possible remain.
         let largest = checked.iter().enumerate().max_by_key(|(_, schema)| schema.bytes)?.0;
         unchecked.push(checked.remove(largest).tool);
     }
 }
 
-/// Schema of the arguments of one tool within the schema of all.
+/// Schema of the arguments of one tool within the combined schema.
 struct ToolSchema<'a> {
     tool: &'a str,
     arguments: Value,
-    /// The schema in the definitions, if it refers to parts of itself.
+    /// Schema for the definitions, if it references parts of itself.
     definition: Option<Value>,
     bytes: usize,
 }
 
 impl<'a> ToolSchema<'a> {
-    /// `None` if the schema cannot be a part of another one.
+    /// Returns `None` if the schema cannot be part of another one.
     fn of(tool: &'a Tool) -> Option<Self> {
         let mut schema = (*tool.input_schema).clone();
-        // References below are those of the whole schema, which names draft and address.
+        // A part must not define its own dialect and base URI.
         schema.shift_remove("$schema");
         schema.shift_remove("$id");
         let mut schema = Value::Object(schema);
@@ -106,7 +106,7 @@ impl<'a> ToolSchema<'a> {
     }
 }
 
-/// Returns the schema of an input for any of these tools.
+/// Returns the combined schema of an input for these tools.
 fn union_of<'a>(checked: impl IntoIterator<Item = &'a ToolSchema<'a>>, unchecked: &[&str]) -> Value {
     let branch = |tool: Value, arguments: &Value| json!({"type": "object", "required": [TOOL], "properties": {TOOL: tool, ARGUMENTS: arguments}});
     let mut definitions = Map::new();
@@ -127,8 +127,8 @@ fn union_of<'a>(checked: impl IntoIterator<Item = &'a ToolSchema<'a>>, unchecked
     union
 }
 
-/// Rewrites the references of a schema to itself for its new place. Returns whether there are any, or `None` if a part has
-/// an address of its own or is named by something else than its path.
+/// Rewrites the references of a schema to itself for its new location. Returns whether it has any, or
+/// `None` if a part has its own base URI or a reference is not a path.
 fn move_references(schema: &mut Value, place: &str) -> Option<bool> {
     let mut found = false;
     match schema {
@@ -144,7 +144,7 @@ fn move_references(schema: &mut Value, place: &str) -> Option<bool> {
                         found = true;
                     }
                     ("$id" | "id", Value::String(_)) => return None,
-                    // Plain data.
+                    // Values of these keywords are data, not schemas.
                     ("const" | "enum" | "default" | "examples", _) => {}
                     (
                         "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
@@ -169,7 +169,7 @@ fn move_references(schema: &mut Value, place: &str) -> Option<bool> {
     Some(found)
 }
 
-/// Returns the tools as skills: as many as a card takes, with descriptions as long as there is room.
+/// Returns the tools as skills, as many and with as long descriptions as fit on a card.
 fn skills_of(tools: &[&Tool]) -> Vec<AgentSkill> {
     let fitting =
         tools.iter().filter(|tool| !tool.name.trim().is_empty() && tool.name.len() <= MAX_WORD_BYTES);
@@ -206,7 +206,7 @@ fn skill_of(tool: &Tool) -> AgentSkill {
     }
 }
 
-/// Bytes of a value as JSON.
+/// Returns the bytes of a value as JSON.
 fn size_of(value: &impl Serialize) -> usize {
     serde_json::to_vec(value).map_or(usize::MAX, |json| json.len())
 }
@@ -221,7 +221,7 @@ mod tests {
         Tool::new(name.into(), "Works.", Arc::new(schema.as_object().unwrap().clone()))
     }
 
-    /// The schema of all tools, compiled as it is when the agent is served.
+    /// Compiles the combined schema in the way of a served agent.
     fn compiled(tools: &[Tool]) -> Schema {
         let all = announced(tools, None, &[]);
         assert!(size_of(&all.skills) + size_of(&all.input_schema) <= MAX_TOOLS_BYTES);

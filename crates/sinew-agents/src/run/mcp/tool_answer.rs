@@ -1,4 +1,4 @@
-//! The answer of a tool as the output of its agent: structured content, else JSON or text, and files as artifacts.
+//! Converts the answer of a tool to an output: structured content, else JSON or text, and artifacts.
 
 use data_encoding::BASE64;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
@@ -9,12 +9,12 @@ use crate::clean::{ResolvedSecrets, clean};
 use crate::error::AgentError;
 use crate::run::Output;
 
-/// Bytes of a failure that are read.
+/// Maximum bytes of a failure that are sanitised.
 const MAX_CLEANED_BYTES: usize = 64 << 10;
-/// Bytes of a failure that are shown.
+/// Maximum bytes of a failure that are shown.
 const MAX_ERROR_BYTES: usize = 4_096;
 
-/// The failure that an answer tells, without the secrets of the server; `None` for an output.
+/// Returns the failure in an answer, without the secrets of the server; `None` for an output.
 pub(super) fn failure_of(
     tool: &str,
     answer: &CallToolResult,
@@ -32,13 +32,13 @@ pub(super) fn failure_of(
         _ => None,
     });
     let text = texts.collect::<Vec<_>>().join("\n");
-    // Cut behind the cleaning, so that no part of a secret stays.
+    // Truncate after sanitising, so that no part of a secret remains.
     let reason = clean(&text.as_bytes()[..text.floor_char_boundary(MAX_CLEANED_BYTES)], secrets);
     let reason = reason[..reason.floor_char_boundary(MAX_ERROR_BYTES)].to_owned();
     Some(AgentError::Tool { tool: tool.to_owned(), reason })
 }
 
-/// The output of a call that did not fail. Files are named by `files` and their number.
+/// Returns the output of a successful call. Files are named by `files` and their number.
 pub(super) fn output_of(
     tool: &str,
     files: &str,

@@ -1,4 +1,4 @@
-//! The tool that an input means.
+//! The tool that an input selects.
 
 use rmcp::model::JsonObject;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::error::AgentError;
 pub(super) const TOOL: &str = "tool";
 pub(super) const ARGUMENTS: &str = "arguments";
 
-/// The tool that an input means, and its arguments.
+/// The tool that an input selects, and its arguments.
 #[derive(Debug, PartialEq)]
 pub(super) struct ToolChoice {
     pub(super) tool: String,
@@ -17,7 +17,7 @@ pub(super) struct ToolChoice {
 }
 
 impl ToolChoice {
-    /// Reads an input: arguments of the only tool, or an object with a tool and its arguments.
+    /// Parses an input: the arguments of the only tool, or an object with a tool and its arguments.
     pub(super) fn of(input: &Value, only: Option<&str>, allow: &[String]) -> Result<Self, AgentError> {
         let wrong = |text: String| AgentError::Input(vec![text]);
         let (tool, arguments) = if let Some(only) = only {
@@ -39,12 +39,12 @@ impl ToolChoice {
     }
 }
 
-/// Whether the file lets a tool be called.
+/// Returns whether the file allows calls of a tool.
 pub(super) fn is_allowed(allow: &[String], tool: &str) -> bool {
     allow.is_empty() || allow.iter().any(|pattern| matches(pattern, tool))
 }
 
-/// Whether a name matches a pattern in which `*` stands for any text.
+/// Returns whether a name matches a pattern in which `*` matches any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(name) = name.strip_prefix(first) else { return false };

@@ -8,12 +8,12 @@ use sinew_files::read_text_file;
 
 use super::server_tool::McpTool;
 
-/// Largest lock file, in bytes.
+/// Maximum bytes of a lock file.
 const MAX_LOCK_BYTES: u64 = 1 << 20;
-/// Endings of agent files.
+/// Suffixes of agent files.
 const ENDINGS: [&str; 3] = [".agent.yaml", ".agent.yml", ".agent.json"];
 
-/// Digests of the tools that were accepted, by server and tool.
+/// Digests of the accepted tools, by server and tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToolLock {
@@ -23,18 +23,18 @@ pub(crate) struct ToolLock {
 /// State of a tool's description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolPin {
-    /// No lock file stands beside the agent file.
+    /// The agent file has no lock file.
     Unpinned,
-    /// The description is the one that was accepted.
+    /// The description equals the accepted one.
     Accepted,
     /// The tool is not in the lock file.
     New,
-    /// The description differs from the one that was accepted.
+    /// The description differs from the accepted one.
     Changed,
 }
 
 impl ToolPin {
-    /// The word for people and programs.
+    /// Returns the name of the state for people and programs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unpinned => "not pinned",
@@ -46,14 +46,14 @@ impl ToolPin {
 }
 
 impl ToolLock {
-    /// Path of the lock file of an agent file.
+    /// Returns the path of the lock file of an agent file.
     pub(crate) fn path(agent_file: &Path) -> PathBuf {
         let name = agent_file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let stem = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending));
         agent_file.with_file_name(format!("{}.tools.lock", stem.unwrap_or(&name)))
     }
 
-    /// Reads the lock file. `None` if there is none.
+    /// Reads the lock file; `None` if it does not exist.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>, String> {
         if !path.exists() {
             return Ok(None);
@@ -62,7 +62,7 @@ impl ToolLock {
         serde_json::from_str(&text).map(Some).map_err(|error| error.to_string())
     }
 
-    /// The text of the lock file.
+    /// Returns the content of the lock file.
     pub(crate) fn text(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
         text.push('\n');

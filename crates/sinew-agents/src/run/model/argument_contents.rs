@@ -1,4 +1,4 @@
-//! Contents of artifacts in the arguments of calls: a model writes `«artifact_content:NAME:v1»` instead of the content.
+//! Expands `«artifact_content:NAME:v1»` in the arguments of calls to the content of the artifact.
 
 use serde_json::Value;
 use sinew_model::EffectClass;
@@ -9,11 +9,12 @@ use crate::artifacts::Artifacts;
 const OPEN: &str = "«artifact_content:";
 const CLOSE: char = '»';
 
-/// Most bytes of contents in the arguments of one call.
+/// Maximum bytes of contents in the arguments of a call.
 const MAX_CONTENT_BYTES: usize = 256 << 10;
 
-/// Returns the arguments with contents in the places of names. Fails, in words for the model, if there is no such artifact, if
-/// the contents are too long, or if a call that acts names no version: a person who allows it must know what is sent.
+/// Returns the arguments with contents instead of references. Fails, with a message for the model, if
+/// an artifact does not exist, if the contents are too large, or if a call with `effect: once` omits
+/// the version: the person who approves it must know the content.
 pub(super) fn with_contents(
     arguments: &Value,
     effect: EffectClass,

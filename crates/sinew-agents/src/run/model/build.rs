@@ -1,4 +1,4 @@
-//! From `run: model:` to a model agent: every key is read and checked.
+//! Builds a model agent from `run: model:`, and validates each key.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -33,16 +33,16 @@ use crate::run::http::is_connection_header;
 use crate::run::mcp::ToolLock;
 use crate::template::{Template, TemplatePiece};
 
-/// File with models beside the agent file.
+/// Name of the file with models in the folder of the agent file.
 const MODELS_FILE: &str = "models.yaml";
-/// Largest file that an agent file may name, in bytes.
+/// Maximum bytes of a file that an agent file references.
 const MAX_NAMED_FILE: u64 = 1 << 20;
-/// Context of a model whose entry names none, in tokens.
+/// Default context of a model, in tokens.
 const USUAL_CONTEXT: u64 = 128_000;
-/// Longest answer of a model whose entry names none, in tokens.
+/// Default maximum of an answer, in tokens.
 const USUAL_MAX_OUTPUT: u64 = 4_096;
 
-/// Findings about one agent file.
+/// Builds parts of a model agent and collects findings about its file.
 pub(super) struct ModelBuilder<'a> {
     path: &'a Path,
     pub(super) folder: &'a Path,
@@ -50,7 +50,7 @@ pub(super) struct ModelBuilder<'a> {
     pub(super) found: Vec<FileComplaint>,
 }
 
-/// Builds a model agent. `path` is that of the agent file in `folder`, `text` its content, of which the digest is kept.
+/// Builds a model agent. `path` is its file in `folder`, and `text` the content, for the digest.
 pub(crate) fn build_model(
     file: &ModelFile,
     (path, folder, named_files): (&Path, &Path, NamedFiles),
@@ -158,8 +158,8 @@ impl ModelBuilder<'_> {
         })
     }
 
-    /// Time after which the log of a conversation is forgotten: later than any conversation ends, because a log without its
-    /// beginning is none.
+    /// Returns the retention of conversation logs. It must exceed the longest conversation, because
+    /// a log without its first records is unusable.
     fn log_keep(&mut self, file: &ModelFile) -> std::time::Duration {
         let keep = file.log.keep.0;
         let budget = budget(file);
@@ -174,7 +174,7 @@ impl ModelBuilder<'_> {
         keep
     }
 
-    /// The models of `models.yaml` beside the file, and those of the file, which go before.
+    /// Returns the models of `models.yaml` and of the file; those of the file take precedence.
     fn models(&mut self, file: &ModelFile) -> Option<BTreeMap<String, ModelEntry>> {
         let own = file.models.clone();
         if self.named_files == NamedFiles::Absent {
@@ -244,7 +244,7 @@ impl ModelBuilder<'_> {
                         Some(ToolAbilityName::None) => ToolAbility::None,
                     },
                     schema: match caps.schema {
-                        // Anthropic's models are held to a schema by a final tool unless the file says otherwise.
+                        // Anthropic's models use a final tool for schemas by default.
                         None if provider == Provider::Anthropic => SchemaAbility::None,
                         None | Some(SchemaAbilityName::Native) => SchemaAbility::Native,
                         Some(SchemaAbilityName::Json) => SchemaAbility::Json,
@@ -295,7 +295,7 @@ impl ModelBuilder<'_> {
         }
     }
 
-    /// A key is exactly one variable of the environment: a key in a file ends up in a repository.
+    /// Parses a key: exactly one environment variable, because a key in a file ends up in a repository.
     fn key(&mut self, at: &str, key: &str) -> Option<Template> {
         match Template::parse(key) {
             Ok(template) if matches!(template.pieces(), [TemplatePiece::Env { .. }]) => Some(template),
@@ -338,7 +338,7 @@ impl ModelBuilder<'_> {
         headers
     }
 
-    /// A budget of money without prices would never end anything.
+    /// Requires prices for a cost budget, which is ineffective without them.
     fn check_prices(&mut self, file: &ModelFile, models: &BTreeMap<String, ModelEntry>) {
         let Some(cost) = file.budget.cost_usd else { return };
         if !(cost.is_finite() && cost > 0.0) {
@@ -397,13 +397,13 @@ impl ModelBuilder<'_> {
     }
 }
 
-/// Models in place of those of a file that was not sent: cases bring the answers themselves.
+/// Returns scripted models in place of those of a file that was not posted; cases define the answers.
 fn scripted_models(aliases: &[String]) -> BTreeMap<String, ModelEntry> {
     let scripted = || serde_json::from_value(serde_json::json!({ "provider": "script" })).ok();
     aliases.iter().filter_map(|alias| Some((alias.clone(), scripted()?))).collect()
 }
 
-/// Reads `models.yaml`: models by alias.
+/// Parses `models.yaml`: models by alias.
 fn read_models(text: &str) -> Result<BTreeMap<String, ModelEntry>, String> {
     let options = sinew_source::LoadOptions {
         name: MODELS_FILE,
@@ -423,7 +423,7 @@ fn read_models(text: &str) -> Result<BTreeMap<String, ModelEntry>, String> {
     serde_json::from_value(document.root.to_json()).map_err(|error| error.to_string())
 }
 
-/// A skill out of its `SKILL.md`: name and description stand between two lines of `---` at the beginning.
+/// Parses a `SKILL.md`, whose front matter between two lines of `---` has name and description.
 fn skill_of(folder: &str, text: &str) -> SkillText {
     let last = Path::new(folder).file_name().map(|name| name.to_string_lossy().into_owned());
     let mut skill = SkillText {

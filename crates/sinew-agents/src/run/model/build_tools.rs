@@ -1,4 +1,4 @@
-//! From the tools of an agent file to rules: what the model may call, with which effects, and when a person is asked.
+//! Builds tool rules from an agent file: allowed tools, their effects, and approvals.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -186,7 +186,7 @@ impl ModelBuilder<'_> {
         })
     }
 
-    /// Tools of a server with the settings of the entry, and their own before those.
+    /// Returns allowed tools of a server. Their own settings override those of the entry.
     fn allowed_tools(
         &mut self,
         at: &str,
@@ -287,7 +287,7 @@ impl ModelBuilder<'_> {
         Some(settings)
     }
 
-    /// Sets when a person must allow a call, and which.
+    /// Sets when a call requires approval, and by whom.
     fn set_approval(
         &mut self,
         at: &str,
@@ -327,7 +327,8 @@ impl ModelBuilder<'_> {
     }
 }
 
-/// Tools that bring words of anybody beside tools that act, where the file lets calls of these pass.
+/// Warns if the file combines tools that return untrusted text with unapproved tools that have side
+/// effects, and has `taint: allow`.
 pub(super) fn doubts_about_taint(file: &ModelFile, rules: &[ToolRule]) -> Vec<FileComplaint> {
     if file.taint != TaintEntry::Allow {
         return Vec::new();
@@ -346,7 +347,7 @@ pub(super) fn doubts_about_taint(file: &ModelFile, rules: &[ToolRule]) -> Vec<Fi
     }]
 }
 
-/// Whether results of these tools may hold words of anybody.
+/// Returns whether results of these tools can contain untrusted text.
 fn may_be_open(source: &ToolSource, settings: &ToolSettings) -> bool {
     match source {
         ToolSource::Mcp { server, .. } => {
@@ -359,7 +360,7 @@ fn may_be_open(source: &ToolSource, settings: &ToolSettings) -> bool {
     }
 }
 
-/// Whether a call of these tools may act without the word of a person.
+/// Returns whether a call of these tools can have side effects without approval.
 fn acts_unasked(source: &ToolSource, settings: &ToolSettings) -> bool {
     let acts = |settings: &ToolSettings, usual: bool| {
         let is_once = settings.effect.map_or(usual, |effect| effect == EffectClass::Once);
@@ -373,13 +374,13 @@ fn acts_unasked(source: &ToolSource, settings: &ToolSettings) -> bool {
     }
 }
 
-/// Whether a name may begin the names of a server's tools.
+/// Returns whether a name is a valid prefix of a server's tools.
 fn is_server_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     (1..=32).contains(&name.len()) && name.chars().all(fits)
 }
 
-/// The name that a source has before any agent is known.
+/// Returns the tool name of a source that does not depend on the available agents.
 fn fixed_name(source: &ToolSource) -> Option<String> {
     match source {
         ToolSource::Script { declaration, .. } => Some(declaration.name.clone()),

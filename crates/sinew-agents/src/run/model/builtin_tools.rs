@@ -1,4 +1,4 @@
-//! Tools of Sinew itself: artifacts of the task, texts of skills, the time, a question to a person.
+//! Built-in tools: artifacts of the task, texts of skills, the time, a question to a person.
 
 use serde_json::{Value, json};
 use sinew_model::ToolCall;
@@ -6,10 +6,10 @@ use sinew_model::ToolCall;
 use crate::artifacts::Artifacts;
 use crate::call::Call;
 
-/// Most bytes that one call reads from an artifact.
+/// Maximum bytes that a call reads from an artifact.
 const MAX_READ_BYTES: u64 = 64 << 10;
 
-/// Tools of Sinew.
+/// Built-in tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BuiltinTool {
     ListArtifacts,
@@ -29,7 +29,7 @@ pub(crate) struct SkillText {
 }
 
 impl BuiltinTool {
-    /// Name that the model is told, unless the file gives another.
+    /// Returns the default name of the tool.
     pub(crate) fn name(self) -> &'static str {
         self.declaration().0
     }
@@ -104,7 +104,7 @@ impl BuiltinTool {
                     .map(|skill| skill.body.clone().into())
                     .ok_or_else(|| format!("the skills are: {}", names()))
             }
-            // The conversation asks the person itself, and the answer is in its log.
+            // The conversation itself sends the question and logs the answer.
             Self::AskPerson => Err("a question to a person is not a call".to_owned()),
         }
     }
@@ -113,7 +113,7 @@ impl BuiltinTool {
 fn read_artifact(artifacts: &dyn Artifacts, arguments: &Value) -> Result<Value, String> {
     let number = |key: &str| arguments[key].as_u64();
     let name = arguments["name"].as_str().unwrap_or_default();
-    // A version may stand in the name, as references are written.
+    // The name can contain a version, as references do.
     let (name, in_name) = sinew_protocol::embed::split_version(name);
     let version = number("version").and_then(|version| u32::try_from(version).ok()).or(in_name);
     let bytes = artifacts.get(name, version).map_err(|error| error.to_string())?;

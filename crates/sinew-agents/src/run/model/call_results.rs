@@ -1,4 +1,4 @@
-//! Results of calls in a conversation: told to the model, cut, kept as artifacts, and moved out of the conversation.
+//! Results of calls in a conversation: truncated for the model, or moved to artifacts.
 
 use std::borrow::Cow;
 
@@ -15,11 +15,11 @@ use super::tool_calls::ToolOutcome;
 use super::tools::DEFAULT_MAX_RESULT;
 use crate::error::AgentError;
 
-/// Words to the model about a call that acts and whose answer was lost.
+/// Note to the model about a call with side effects whose answer was lost.
 const MAY_HAVE_ACTED: &str = "The call may have taken effect: check before you make it again.";
 
 impl Conversation<'_> {
-    /// Takes the outcome of a call and the events of nested agents to the log.
+    /// Logs the result of a call and the events of nested agents.
     pub(super) async fn take_result(
         &mut self,
         call: &ToolCall,
@@ -27,7 +27,7 @@ impl Conversation<'_> {
     ) -> Result<(), AgentError> {
         let result = self.result(call, outcome);
         if result.status == CallStatus::Unknown && self.agent.on_unknown == UnknownRule::Ask {
-            // A question about a call that was begun: a person says whether it is made again.
+            // The call may have taken effect: a person decides whether to repeat it.
             return self.record(StepBody::Question(call.position.clone())).await;
         }
         let source = self.tools.spec(&call.tool).map_or("other", |tool| tool.source.as_str());
@@ -46,7 +46,7 @@ impl Conversation<'_> {
         self.record(StepBody::Done { call: call.position.clone(), result }).await
     }
 
-    /// Stores results that leave the conversation as artifacts, if the model has the tool to read them again.
+    /// Stores results that leave the prompt as artifacts, if the model has the tool to read them.
     pub(super) async fn move_results(&mut self, before: u32) -> Result<Vec<MovedResult>, AgentError> {
         let reads = BuiltinTool::ReadArtifact.name();
         if !self.tools.specs.iter().any(|tool| tool.source == format!("builtin:{reads}")) {
@@ -62,7 +62,7 @@ impl Conversation<'_> {
         Ok(moved)
     }
 
-    /// Stores a result as an artifact. `None` if there is no room for it.
+    /// Stores a result as an artifact; `None` if the store has no space for it.
     fn store_result(&self, turn: u32, index: u32, value: &Value) -> Option<String> {
         let (ending, bytes) = match value.as_str() {
             Some(text) => ("txt", Cow::Borrowed(text)),
@@ -73,13 +73,13 @@ impl Conversation<'_> {
         stored.ok().map(|reference| reference.to_string())
     }
 
-    /// Stores artifacts that tools left where another process finds them, and records where.
+    /// Copies new artifacts to shared storage and records them in the log.
     async fn keep_artifacts(&mut self) -> Result<(), AgentError> {
         let artifacts = self.place.call.artifacts.store().await?;
         if artifacts.is_empty() { Ok(()) } else { self.record(StepBody::Artifacts { artifacts }).await }
     }
 
-    /// A result as the model is told: without hidden characters and secrets, and not longer than allowed.
+    /// Returns a result for the model: without hidden characters and secrets, truncated to the limit.
     fn result(&self, call: &ToolCall, outcome: ToolOutcome) -> CallResult {
         let tool = self.tools.spec(&call.tool);
         let (status, value) = match outcome.result {

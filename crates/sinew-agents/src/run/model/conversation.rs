@@ -1,4 +1,4 @@
-//! The shell of one conversation: does what the machine says, and appends what came of it.
+//! The shell of a conversation: performs its next steps and appends their results to the log.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,22 +36,22 @@ use crate::run::{Limits, Output, RunnerSurroundings};
 use crate::steps::{MemorySteps, Steps};
 use crate::wait_clock::WaitClock;
 
-/// A call with its outcome and the events of nested agents, or the reason why the conversation cannot go on.
+/// A call with its result and the events of nested agents, or the error that ends the conversation.
 type MadeCall<'b> = (&'b ToolCall, Result<(ToolOutcome, Vec<Value>), AgentError>);
 
-/// How much later than its limit a decision may arrive: people decide at the last moment, and the mesh takes a while.
+/// Grace period for decisions of people, which the mesh may deliver after the time limit.
 const LATE_DECISION: Duration = Duration::from_secs(15);
-/// Longest value of an event, in bytes.
+/// Maximum bytes of a value in an event.
 const MAX_EVENT_BYTES: usize = 2 << 10;
 
-/// Milliseconds since 1970.
+/// Returns the time in milliseconds since the Unix epoch.
 pub(super) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl ModelAgent {
-    /// Holds a conversation until its end.
+    /// Runs a conversation to its end.
     pub(crate) async fn run(
         &self,
         profile: AgentProfile<'_>,
@@ -86,7 +86,7 @@ impl ModelAgent {
         Ok(self.hold_conversation(place, log).await?.result?)
     }
 
-    /// Holds a conversation from where its log ends. Fails if its log cannot be kept, or its tools are not there.
+    /// Resumes a conversation from its log. Fails if the log is not writable or tools are unavailable.
     pub(super) async fn hold_conversation(
         &self,
         place: ConversationScope<'_>,
@@ -104,7 +104,7 @@ impl ModelAgent {
             .collect();
         pass_over_unset(&mut models, &mut headers);
         self.read_server_secrets(place.around, &mut secrets);
-        // The conversation is over: no tool is called any more.
+        // A conversation that has ended calls no tools.
         let tools =
             if was_over { ToolTable::default() } else { Box::pin(self.tool_table(place, request)).await? };
         if let Some(recording) = &call.recording {
@@ -125,7 +125,7 @@ impl ModelAgent {
         let (end, has_schema) = loop {
             Box::pin(work.log.recall()).await?;
             let spec = work.spec(begun_at)?;
-            // Most of the memory of a conversation at work is gone while it waits for others.
+            // Release most of the conversation's memory while it waits.
             let stop = Box::pin(work.hold(&spec)).await?;
             let has_schema = spec.output.schema.is_some();
             drop(spec);
@@ -170,7 +170,7 @@ impl ModelAgent {
         Ok(ToolTable::of(&places)?)
     }
 
-    /// The begin of this attempt.
+    /// Returns the start record of this attempt.
     pub(super) fn begin(&self, call: &Call) -> StartStep {
         let text = |key: &str| call.context.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let request = json!([call.input, call.instruction, call.output_schema, call.context.get("request")]);
@@ -190,7 +190,7 @@ impl ModelAgent {
         }
     }
 
-    /// The tool entries of the file, and the reader of large skills where there are some.
+    /// Returns the tool entries of the file, and the skill reader if the agent has large skills.
     pub(super) fn rules(&self) -> Cow<'_, [ToolRule]> {
         let mut rules = Cow::Borrowed(self.tools.as_slice());
         if self.skills.iter().any(super::setup::is_large) {
@@ -203,7 +203,7 @@ impl ModelAgent {
     }
 }
 
-/// Leaves out models whose keys or headers name variables that are not set, unless no model would be left.
+/// Skips models whose keys or headers reference unset variables, unless no model would remain.
 fn pass_over_unset(models: &mut Vec<&ModelEndpoint>, headers: &mut Vec<FilledHeaders>) {
     if !headers.iter().any(Result::is_ok) {
         return;
@@ -219,7 +219,7 @@ fn pass_over_unset(models: &mut Vec<&ModelEndpoint>, headers: &mut Vec<FilledHea
     headers.retain(Result::is_ok);
 }
 
-/// Key of the conversation: the activation of the task, the key of the call that asks, or one of its own.
+/// Returns the key of the conversation: that of the call, else the task's activation, else a new one.
 fn activation_of(call: &Call) -> String {
     static OWN: AtomicU64 = AtomicU64::new(0);
     let given = call.conversation.clone().or_else(|| {
@@ -231,14 +231,14 @@ fn activation_of(call: &Call) -> String {
     })
 }
 
-/// Everything around a conversation.
+/// The environment of a conversation.
 #[derive(Clone, Copy)]
 pub(super) struct ConversationScope<'a> {
     pub(super) profile: AgentProfile<'a>,
     pub(super) call: &'a Call,
     pub(super) around: &'a RunnerSurroundings,
     pub(super) clock: &'a WaitClock,
-    /// The place behind a call of another conversation; none for the conversation of the task itself.
+    /// Position within another conversation; `None` for the conversation of the task.
     pub(super) nested: Option<NestedScope<'a>>,
 }
 
@@ -249,17 +249,17 @@ pub(super) struct HeldConversation {
     pub(super) waited_ms: u64,
 }
 
-/// The reason why a conversation does nothing of its own now.
+/// Reason why a conversation stopped or waits.
 enum HoldEnd {
-    /// It has ended.
+    /// The conversation has ended.
     Over(ConversationEnd),
-    /// It waits for agents that it calls, for as long as its budget of time allows.
+    /// It waits for agents that it calls, for at most its remaining time budget.
     Calls(Vec<ToolCall>, Duration),
     /// It waits for a person.
     Person(PersonQuestion),
 }
 
-/// A conversation at work.
+/// A running conversation.
 pub(super) struct Conversation<'a> {
     pub(super) agent: &'a ModelAgent,
     pub(super) place: ConversationScope<'a>,
@@ -273,7 +273,7 @@ pub(super) struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    /// The spec of the conversation, with what its session holds.
+    /// Returns the spec of the conversation, with the turns of its session.
     fn spec(&self, begun_at: u64) -> Result<ConversationSpec, AgentError> {
         let ConversationScope { profile, call, nested, .. } = self.place;
         let tools = Arc::clone(&self.tools.specs);
@@ -292,7 +292,7 @@ impl<'a> Conversation<'a> {
         Ok(spec)
     }
 
-    /// Goes on until the conversation waits for others, or is over.
+    /// Runs until the conversation waits for other agents or people, or ends.
     async fn hold(&mut self, spec: &ConversationSpec) -> Result<HoldEnd, AgentError> {
         loop {
             let agent = self.agent;
@@ -328,12 +328,12 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Time of work that the budget leaves. A moment longer, so that it is spent when the time is over.
+    /// Returns the remaining time budget plus 1 ms, so that the budget is exhausted when it elapses.
     pub(super) fn wall_left(&self, spec: &ConversationSpec) -> Duration {
         Duration::from_millis(spec.wall_left_ms(&self.log.state, now_ms()).saturating_add(1))
     }
 
-    /// Makes calls, each in the time that is left at most. `share` is for nested agents; without it all calls wait for others.
+    /// Makes calls within the remaining time. Without `share`, none of them is of a nested agent.
     async fn run_calls(
         &mut self,
         calls: &[ToolCall],
@@ -361,7 +361,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// A call that is under way as soon as it is polled; with the events of nested agents.
+    /// Returns a call, started when polled, with the events of nested agents.
     fn place_call<'b>(
         &self,
         call: &'b ToolCall,
@@ -406,7 +406,7 @@ impl<'a> Conversation<'a> {
         let mut prompt = self.tools.question(question, reason);
         self.say(json!({"type": "waiting", "turn": position.turn, "tool": question.call.tool, "message": prompt.text}));
         let (limit, asked_at) = (prompt.timeout, question.asked_at.unwrap_or_else(now_ms));
-        // The question may have been put by an earlier process.
+        // An earlier process may have sent the question.
         let waited = Duration::from_millis(now_ms().saturating_sub(asked_at));
         prompt.timeout = limit.saturating_sub(waited).max(Duration::from_millis(1));
         let place = self.place;
@@ -415,7 +415,7 @@ impl<'a> Conversation<'a> {
         let refusal = |comment: String| PersonReply { comment: Some(comment), ..PersonReply::default() };
         let reply = match self.log.forgetting(place.clock.paused(asked)).await {
             Ok(Ok(reply)) => reply,
-            // The question stays open: the next process, or the next attempt, hears its answer.
+            // The question stays open; the next process or attempt receives its answer.
             Ok(Err(fault)) if fault.retryable || fault.kind == FaultKind::Cancelled => {
                 return Err(fault.into());
             }
@@ -437,7 +437,7 @@ impl<'a> Conversation<'a> {
         .await
     }
 
-    /// Writes a record behind the log, without secrets.
+    /// Appends a record to the log, without secrets.
     pub(super) async fn record(&mut self, mut body: StepBody) -> Result<(), AgentError> {
         hide_in_record(&mut body, self.secrets);
         self.log.append(body).await
@@ -451,7 +451,7 @@ impl<'a> Conversation<'a> {
     }
 
     pub(super) fn say(&self, value: Value) {
-        // Fails if the caller no longer listens.
+        // Fails if the receiver was dropped.
         let _unheard = self.place.call.progress.send(value);
     }
 
@@ -470,7 +470,7 @@ impl<'a> Conversation<'a> {
         Ok(Ok(Output { value, artifacts: Vec::new(), usage, events }))
     }
 
-    /// The output that a marker names: JSON where it is JSON, else a text.
+    /// Returns the artifact that a marker references as the output: parsed if it is JSON, else as text.
     fn artifact(&self, name: &str, has_schema: bool) -> Result<Value, AgentError> {
         let (plain, version) = sinew_protocol::embed::split_version(name);
         let bytes = self.place.call.artifacts.get(plain, version)?;
@@ -502,7 +502,7 @@ impl<'a> Conversation<'a> {
             "tool_calls": totals.tool_calls,
             "replayed_turns": self.log.replayed,
             "lost_asks": totals.lost_asks,
-            // The log holds the turns of all attempts.
+            // The log contains the turns of all attempts.
             "cumulative": true,
         });
         if totals.usage.estimated {
@@ -523,7 +523,7 @@ impl<'a> Conversation<'a> {
         usage
     }
 
-    /// Tells the caller what the conversation has used so far: it may be given up at any time.
+    /// Updates the usage for the caller, because the conversation can be dropped at any time.
     fn note_usage(&self) {
         let noted = &self.place.call.usage;
         *noted.lock().unwrap_or_else(PoisonError::into_inner) = self.usage();
@@ -532,14 +532,14 @@ impl<'a> Conversation<'a> {
 
 impl Drop for Conversation<'_> {
     fn drop(&mut self) {
-        // While the log is forgotten, the usage from before the wait stands.
+        // While the state is dropped, the usage from before the wait is current.
         if self.log.has_state() {
             self.note_usage();
         }
     }
 }
 
-/// A value as an event shows it.
+/// Truncates a value for an event.
 pub(super) fn shown_value(value: &Value) -> Value {
     match cap_result(value, MAX_EVENT_BYTES) {
         CappedResult::Whole(value) => value,

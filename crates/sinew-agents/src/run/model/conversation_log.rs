@@ -1,6 +1,6 @@
-//! The log of a conversation at work: taken up behind what earlier processes wrote, and lost to the next one.
+//! The log of a running conversation. A process that takes it over fences earlier ones.
 //!
-//! Conversations that are nested in one write into the same log, each under the key of the call that it stands behind.
+//! Nested conversations write to the log of their parent, each under the key of its call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,10 +15,11 @@ use super::session::EarlierTurns;
 use crate::error::AgentError;
 use crate::steps::{StepAppend, Steps};
 
-/// Processes that may take a conversation up one after the other while this one begins.
+/// Maximum attempts to take over a conversation while other processes take it over too.
 const MAX_BEGIN_TRIES: u32 = 16;
 
-/// How long a conversation that waits for others keeps its state: to read the log again costs more than short waits save.
+/// How long a waiting conversation keeps its state in memory: for short waits, reading the log again
+/// costs more than it saves.
 const KEPT_WHILE_WAITING: Duration = Duration::from_secs(1);
 
 /// The log that a conversation shares with those nested in it.
@@ -29,35 +30,35 @@ pub(super) struct SharedLog {
 }
 
 struct LogTail {
-    /// Records in the log.
+    /// Number of records in the log.
     places: u64,
-    /// Records of nested conversations that this process has not taken up, by the key of their call.
+    /// Records of nested conversations that this process has not resumed, by the key of their call.
     nested: HashMap<String, Vec<StepRecord>>,
 }
 
-/// The part of a log that belongs to one conversation which this process holds.
+/// The part of a log that belongs to one conversation of this process.
 pub(super) struct ConversationLog {
     shared: Arc<SharedLog>,
-    /// Key of the call behind which the conversation is nested.
+    /// Key of the call that started a nested conversation.
     within: Option<String>,
-    /// The fold of the log; that of an empty log while it is forgotten.
+    /// The fold of the log; that of an empty log while the state is dropped.
     pub(super) state: ConversationState,
     is_forgotten: bool,
-    /// Turns that were in the log when the work began.
+    /// Turns in the log when this process resumed the conversation.
     pub(super) replayed: u32,
     /// Artifacts that earlier processes stored.
     pub(super) artifacts: Vec<KeptArtifact>,
 }
 
 impl ConversationLog {
-    /// Reads the log and writes a begin behind it, unless an earlier delivery of the same task reached the end.
+    /// Reads the log and appends a start record, unless an earlier delivery of the task has ended it.
     pub(super) async fn take_up(
         steps: Arc<dyn Steps>,
         begin: &StartStep,
         earlier: &EarlierTurns<'_>,
     ) -> Result<Self, AgentError> {
         let by = writer_name();
-        // The log of a task that comes for the first time is empty: its begin says so without a look.
+        // The log of a new task is empty; skip reading it. The append fails if this is wrong.
         let mut is_first = begin.attempt <= 1 && begin.delivery <= 1 && steps.is_shared();
         for _ in 0..MAX_BEGIN_TRIES {
             let records = if is_first { Vec::new() } else { steps.read().await? };
@@ -66,14 +67,14 @@ impl ConversationLog {
             let Some(reset) = resets(&state, begin) else {
                 return Ok(Self::at(steps, by, records, state));
             };
-            // A conversation that goes on holds what it began with.
+            // A continued conversation keeps the session of its start record.
             let is_new = reset || state.begin.is_none();
             let session = if is_new { earlier.read().await? } else { Vec::new() };
             let mut log = Self::at(Arc::clone(&steps), by.clone(), records, state);
             if reset {
                 log.artifacts.clear();
             }
-            // A record that is not seen yet, or one of a process that begins at the same time, is read first.
+            // If the position is taken, another process has written a record: read the log again.
             if log.write(StepBody::Begin(StartStep { reset, session, ..begin.clone() })).await?
                 == StepAppend::Stored
             {
@@ -97,7 +98,7 @@ impl ConversationLog {
         Self { shared, within: None, state, is_forgotten: false, replayed, artifacts }
     }
 
-    /// Takes a nested conversation up, behind the call of this key.
+    /// Resumes the nested conversation of the call with this key.
     pub(super) async fn nested(
         shared: &Arc<SharedLog>,
         key: &str,
@@ -114,12 +115,12 @@ impl ConversationLog {
         Ok(log)
     }
 
-    /// The log, for conversations that are nested in this one.
+    /// Returns the log for nested conversations.
     pub(super) fn shared(&self) -> Arc<SharedLog> {
         Arc::clone(&self.shared)
     }
 
-    /// Writes a record behind the log. Fails if another process has taken the conversation up.
+    /// Appends a record. Fails if another process has taken over the conversation.
     pub(super) async fn append(&mut self, body: StepBody) -> Result<(), AgentError> {
         match self.write(body).await? {
             StepAppend::Stored => Ok(()),
@@ -141,8 +142,8 @@ impl ConversationLog {
         Ok(outcome)
     }
 
-    /// Waits for something outside. If that takes a while, the state is dropped until [`recall`](Self::recall) folds the log
-    /// again. A conversation whose log is memory keeps its state: dropping it would save nothing.
+    /// Awaits a future. During a long wait, drops the state until [`recall`](Self::recall) folds the
+    /// log again. With a log in memory, keeps the state, because dropping it would save nothing.
     pub(super) async fn forgetting<F: Future>(&mut self, waiting: F) -> F::Output {
         let mut waiting = std::pin::pin!(waiting);
         if let Ok(output) = tokio::time::timeout(KEPT_WHILE_WAITING, &mut waiting).await {
@@ -155,12 +156,12 @@ impl ConversationLog {
         waiting.await
     }
 
-    /// Whether the state is that of the log.
+    /// Returns whether the state is in memory.
     pub(super) fn has_state(&self) -> bool {
         !self.is_forgotten
     }
 
-    /// Folds the log again if its state was dropped. Fails if another process has written to it.
+    /// Folds the log again if the state was dropped. Fails if another process has written to the log.
     pub(super) async fn recall(&mut self) -> Result<(), AgentError> {
         if !self.is_forgotten {
             return Ok(());
@@ -176,7 +177,8 @@ impl ConversationLog {
     }
 }
 
-/// Whether a begin makes the turns before it void; none if an earlier delivery of the same task reached the end.
+/// Returns whether a start record discards earlier turns; `None` if an earlier delivery of the same
+/// task reached the end.
 fn resets(state: &ConversationState, begin: &StartStep) -> Option<bool> {
     if ended_before(state, begin) {
         return None;
@@ -185,7 +187,7 @@ fn resets(state: &ConversationState, begin: &StartStep) -> Option<bool> {
     Some(state.begin.as_ref().is_some_and(is_other) || state.end.is_some() && !can_go_on(state))
 }
 
-/// Whether an earlier delivery of the same task reached the end.
+/// Returns whether an earlier delivery of the same task reached the end.
 fn ended_before(state: &ConversationState, begin: &StartStep) -> bool {
     let same = |known: &StartStep| {
         known.task == begin.task && known.request == begin.request && !begin.task.is_empty()
@@ -197,7 +199,7 @@ fn can_go_on(state: &ConversationState) -> bool {
     matches!(&state.end, Some(ConversationEnd::Fault(fault)) if fault.retryable)
 }
 
-/// Artifacts of the part of a log that counts.
+/// Returns the artifacts of a log since its last reset.
 fn kept_artifacts(records: &[StepRecord]) -> Vec<KeptArtifact> {
     let mut kept = Vec::new();
     for record in records {
@@ -216,7 +218,7 @@ fn taken_over(steps: &dyn Steps) -> AgentError {
     Fault::error(code::CONVERSATION_TAKEN_OVER.as_str(), text).into()
 }
 
-/// A name for the writer of records that no other process has.
+/// Returns a unique name for the writer of records.
 fn writer_name() -> String {
     uuid::Uuid::now_v7().simple().to_string()
 }

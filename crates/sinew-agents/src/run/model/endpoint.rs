@@ -1,7 +1,7 @@
-//! One call of a model over HTTP, or out of a script.
+//! Calls a model over HTTP, or from a script.
 //!
-//! As for http agents: no redirects, no proxies, only public addresses unless the file allows others, and no more bytes
-//! than an answer may have.
+//! As for HTTP agents: no redirects, no proxies, only public addresses unless the file allows others,
+//! and a size limit for answers.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
@@ -17,35 +17,35 @@ use crate::clean::{ResolvedSecrets, clean};
 use crate::run::http::{check_literal_address, http_client, retry_after};
 use crate::template::{Environment, Template, UnfilledTemplate};
 
-/// Most bytes of a refusal that are read.
+/// Maximum bytes of an error response that are read.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
 
-/// A model of an agent file, ready to be asked.
+/// A model of an agent file, ready to call.
 #[derive(Debug)]
 pub(crate) struct ModelEndpoint {
     pub(crate) spec: ModelSpec,
-    /// Address of the server, without a slash at the end.
+    /// Address of the server, without a trailing slash.
     pub(crate) url: String,
     pub(crate) key: Option<Template>,
     pub(crate) headers: Vec<(HeaderName, Template)>,
     pub(crate) allow_private: bool,
-    /// Until the first byte of the answer.
+    /// Timeout until the first byte of the answer.
     pub(crate) first: Duration,
-    /// Between two pieces of the answer.
+    /// Timeout between two chunks of the answer.
     pub(crate) idle: Duration,
-    /// For the whole answer.
+    /// Timeout of the whole answer.
     pub(crate) total: Duration,
     /// Answers of a scripted model.
     pub(crate) script: Option<ModelScript>,
-    /// Built at the first call: reading the system's certificates takes a while.
+    /// Created on the first call, because loading the system's certificates is slow.
     pub(crate) client: OnceLock<reqwest::Client>,
 }
 
-/// Headers of a model's requests, or the reason why there are none.
+/// Headers of a model's requests, or the reason why they cannot be rendered.
 pub(crate) type FilledHeaders = Result<HeaderMap, String>;
 
 impl ModelEndpoint {
-    /// Fills the headers from the environment. The values are secrets from then on.
+    /// Renders the headers from the environment. Adds their values to the secrets.
     pub(crate) fn fill_headers(
         &self,
         environment: &Environment,
@@ -87,7 +87,7 @@ impl ModelEndpoint {
         Ok(headers)
     }
 
-    /// Asks once, in the time that is left at most. `asked` counts the earlier answers of the conversation, for scripts.
+    /// Calls the model once within the remaining time. `asked` counts earlier answers, for scripts.
     pub(crate) async fn ask(
         &self,
         prompt: &Prompt,
@@ -155,7 +155,7 @@ impl ModelEndpoint {
         deltas: &mut (dyn FnMut(TurnDelta) + Send),
     ) -> Result<ModelTurn, ModelRefusal> {
         let mut reader = AnswerReader::new(self.spec.provider);
-        // Servers that do not stream are silent until the whole answer is there.
+        // Servers without streaming send nothing before the whole answer.
         let patience = if self.spec.abilities.stream { self.idle } else { self.total };
         while !reader.is_broken() {
             let idle = (Instant::now() + patience).min(end);
@@ -202,7 +202,7 @@ fn late_refusal(what: &str, time: Duration) -> ModelRefusal {
     ModelRefusal::new(RefusalKind::Unavailable, format!("{what} within {} s", time.as_secs_f64()))
 }
 
-/// A failure on the way. An address that is not public stays so; everything else may pass.
+/// Converts a transport error. All errors but an address that is not public are transient.
 fn transport_refusal(error: reqwest::Error) -> ModelRefusal {
     let error = error.without_url();
     let first: &(dyn std::error::Error + 'static) = &error;

@@ -1,4 +1,4 @@
-//! The models of an agent file as people see them, and whether they answer.
+//! Describes the models of an agent file, and pings them.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::endpoint::ModelEndpoint;
 use crate::clean::ResolvedSecrets;
 use crate::template::{Environment, TemplatePiece};
 
-/// Most tokens of the answer to a question that only shows that the model answers.
+/// Maximum tokens of the answer to a ping.
 const PING_TOKENS: u64 = 16;
 
 /// A model of an agent file.
@@ -23,22 +23,22 @@ pub struct ModelDescription {
     pub model: String,
     /// Address of the server; empty for scripts.
     pub url: String,
-    /// Variable of the environment with the key, and whether it is set. `None` if the model needs none.
+    /// Environment variable with the key, and whether it is set. `None` if the model has no key.
     pub key: Option<(String, bool)>,
-    /// Largest prompt and answer together, in tokens.
+    /// Maximum tokens of prompt and answer together.
     pub context: u64,
-    /// Price in USD per million tokens. `None` if the file names none.
+    /// Price in USD per million tokens. `None` if the file has no price.
     pub price: Option<TokenPrice>,
-    /// Place in the order of `use`, from 0. `None` if only workflows may name it.
+    /// Index in `use`, from 0. `None` if only workflows can select it.
     pub place: Option<usize>,
 }
 
-/// Answer of a model to a question that only shows that it answers.
+/// Answer of a model to a ping.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelPong {
     /// The model's name as the provider reports it; empty if it reports none.
     pub model: String,
-    /// Time until the whole answer was there.
+    /// Time until the answer was complete.
     pub took: Duration,
     /// Tokens that the provider counted.
     pub usage: TokenUsage,

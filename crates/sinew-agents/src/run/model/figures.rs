@@ -1,4 +1,4 @@
-//! Figures of model calls and tool calls, as metrics.
+//! Metrics of model calls and tool calls.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) fn note_model_call(
         metrics::histogram!("gen_ai_client_token_usage", "kind" => kind).record(tokens as f64);
     }
     let micros = cost.map_or(0.0, |cost| cost * 1e6).clamp(0.0, 1e15);
-    // Clamped, and so no number that this could lose.
+    // Clamped, so the conversion is lossless.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1e15")]
     let micros = micros as u64;
     metrics::counter!("sinew_model_cost_micro_usd_total").increment(micros);
@@ -41,7 +41,7 @@ pub(super) fn note_replayed_turns(turns: u32) {
     metrics::counter!("sinew_turns_replayed_total").increment(u64::from(turns));
 }
 
-/// Counts one call of a tool; `source` is where its results come from, such as `peer:Courier`.
+/// Counts one tool call. `source` is the origin of its results, such as `peer:Courier`.
 pub(super) fn note_tool_call(source: &str, status: CallStatus) {
     let kind = match source.split_once(':').map_or(source, |(kind, _)| kind) {
         "peer" => "peer",

@@ -1,9 +1,9 @@
-//! The system text of a model agent: a template over the agent and the task, never over the input.
+//! The system text of a model agent: a template with values of the agent and the task, never the input.
 
 use serde_json::Value;
 use time::OffsetDateTime;
 
-/// A system text, split once at load.
+/// A system text, parsed when the file is loaded.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct InstructionTemplate(Vec<InstructionPiece>);
 
@@ -36,19 +36,19 @@ const HOLES: [(&str, InstructionHole); 8] = [
     ("skills", InstructionHole::Skills),
 ];
 
-/// Values of the holes.
+/// Values of the placeholders.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InstructionValues<'a> {
     pub(crate) agent: &'a str,
     pub(crate) description: &'a str,
-    /// Begin of the conversation, in milliseconds since 1970.
+    /// Start of the conversation, in milliseconds since the Unix epoch.
     pub(crate) begun_at: u64,
     pub(crate) context: &'a Value,
     pub(crate) skills: &'a str,
 }
 
 impl InstructionTemplate {
-    /// Splits a text; an error says in one sentence what may not stand in it.
+    /// Parses a text. The error is one sentence about its defect.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.contains("${env:") {
             return Err(
@@ -79,12 +79,12 @@ impl InstructionTemplate {
         Ok(Self(pieces))
     }
 
-    /// Whether the text says where the skills stand.
+    /// Returns whether the text has a placeholder for the skills.
     pub(crate) fn places_skills(&self) -> bool {
         self.0.contains(&InstructionPiece::Hole(InstructionHole::Skills))
     }
 
-    /// The text with all holes filled.
+    /// Renders the text.
     pub(crate) fn fill(&self, values: &InstructionValues<'_>) -> String {
         let seconds = i64::try_from(values.begun_at / 1000).unwrap_or(0);
         let now = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);

@@ -1,4 +1,4 @@
-//! Servers of the Model Context Protocol in a conversation: which are asked, and whether their tools are the accepted ones.
+//! Selects the MCP servers of a conversation and checks their tools against the lock file.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,26 +20,26 @@ use crate::peers::PeerDescription;
 use crate::run::RunnerSurroundings;
 use crate::run::mcp::{McpServer, McpTool, ServerLocation, ToolLock, ToolPin};
 
-/// Longest description of a tool that a model is told, in bytes.
+/// Maximum bytes of a tool's description in a prompt.
 const MAX_DESCRIPTION_BYTES: usize = 4 << 10;
-/// Largest schema of a tool, in bytes.
+/// Maximum bytes of a tool's schema.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
 
-/// A server whose tools a model may call.
+/// A server whose tools a model can call.
 #[derive(Debug)]
 pub(crate) struct McpServerRule {
     /// Name of the server.
     pub(crate) name: String,
     pub(crate) place: Arc<ServerLocation>,
-    /// Tools that may be called; the first that fits a name says how.
+    /// Allowed tools. The first entry that matches a name applies.
     pub(crate) allow: Vec<AllowedTools>,
-    /// Whether the server's hints about effects are believed.
+    /// Whether to trust the server's hints about effects.
     pub(crate) trust_hints: bool,
-    /// The server of all tasks; none if each task has its own.
+    /// Server that all tasks share; `None` if each task has its own.
     pub(crate) shared: Option<Arc<McpServer>>,
 }
 
-/// Tools of a server that may be called, by name or pattern.
+/// Allowed tools of a server, by name or pattern.
 #[derive(Debug)]
 pub(crate) struct AllowedTools {
     pub(crate) pattern: String,
@@ -52,7 +52,7 @@ impl McpServerRule {
         self.allow.iter().find(fits).map(|allowed| &allowed.settings)
     }
 
-    /// The effect that a tool has unless the file says otherwise.
+    /// Returns the default effect of a tool.
     pub(crate) fn usual_effect(&self, tool: &McpTool) -> EffectClass {
         match tool {
             tool if self.trust_hints && tool.reads_only => EffectClass::Read,
@@ -62,10 +62,10 @@ impl McpServerRule {
     }
 }
 
-/// A server of a conversation, and the tools that the model is told of.
+/// A server of a conversation, and its tools for the model.
 pub(crate) struct OfferedServer {
     pub(crate) rule: Arc<McpServerRule>,
-    /// The server; none in rehearsals.
+    /// The running server; `None` in rehearsals.
     pub(crate) server: Option<ServerAtWork>,
     pub(crate) tools: Vec<McpTool>,
 }
@@ -87,17 +87,17 @@ impl ServerAtWork {
         key: &str,
         task: &Call,
     ) -> Result<Value, AgentError> {
-        // Words of a server that serves several tasks belong to none of them.
+        // Progress of a shared server cannot be attributed to a task.
         let progress = (!self.is_shared).then_some(&task.progress);
         self.server.answer(tool, arguments, (key, task), &self.around, progress).await
     }
 }
 
-/// Servers of a file that told their tools.
+/// The servers of a file, with their tools.
 struct AskedServers {
-    /// The servers, with the tools that the model may call.
+    /// The servers, with their allowed tools.
     servers: Vec<OfferedServer>,
-    /// States of the descriptions, by source of the tool.
+    /// Pin states of the tools, by source.
     pins: HashMap<String, ToolPin>,
     /// Text of the lock file that accepts them.
     lock: String,
@@ -106,7 +106,7 @@ struct AskedServers {
 /// The tools of a model agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentTools {
-    /// The tools, as the model is told.
+    /// The tools, as in the model's requests.
     pub tools: Vec<PinnedTool>,
     /// Text of the lock file that accepts them.
     pub lock: String,
@@ -117,19 +117,19 @@ pub struct AgentTools {
 /// A tool of a model agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PinnedTool {
-    /// Name that the model is told.
+    /// Name in the model's requests.
     pub name: String,
     /// Origin of its results.
     pub source: String,
-    /// Description by the server, without hidden characters.
+    /// Description, without hidden characters.
     pub description: String,
     /// JSON Schema of the arguments.
     pub parameters: Value,
     /// `read`, `repeat` or `once`.
     pub effect: &'static str,
-    /// Whether results may hold words of anybody.
+    /// Whether results can contain untrusted text.
     pub is_open: bool,
-    /// State of the description; none for tools without a server.
+    /// Pin state; `None` for tools without a server.
     pub pin: Option<ToolPin>,
 }
 
@@ -141,14 +141,15 @@ impl ModelAgent {
         })
     }
 
-    /// Adds the values that the settings of servers take from the environment, so that no result shows them.
+    /// Adds the environment values in the settings of servers, to redact them in results.
     pub(super) fn read_server_secrets(&self, around: &RunnerSurroundings, secrets: &mut ResolvedSecrets) {
         for (rule, _) in self.server_rules() {
             rule.place.read_secrets(around.environment.as_ref(), secrets);
         }
     }
 
-    /// Starts the servers of a conversation, of a nested one those that its node names, and asks them for their tools. Fails if a description is not the accepted one.
+    /// Starts the servers of a conversation and lists their tools; a nested conversation has only those
+    /// that its node names. Fails if a description differs from the accepted one.
     pub(super) async fn offered_servers(
         &self,
         call: &Call,
@@ -167,7 +168,7 @@ impl ModelAgent {
         .await
     }
 
-    /// The tools that may be offered: allowed by the file, and with the descriptions that were accepted.
+    /// Returns the tools that the file allows and the lock file accepts.
     fn accepted(&self, rule: &McpServerRule, tools: Vec<McpTool>) -> Result<Vec<McpTool>, AgentError> {
         let allowed: Vec<McpTool> =
             tools.into_iter().filter(|tool| rule.allowed(&tool.name).is_some()).collect();
@@ -180,7 +181,7 @@ impl ModelAgent {
         for tool in allowed {
             match self.pin(&rule.name, &tool) {
                 ToolPin::Unpinned | ToolPin::Accepted => offered.push(usable(&rule.name, tool)?),
-                // A tool that nobody has seen is not shown to the model; all others go on.
+                // Hide an unknown tool from the model; the others remain usable.
                 ToolPin::New => {
                     tracing::warn!(
                         server = rule.name,
@@ -205,8 +206,8 @@ impl ModelAgent {
         self.lock.as_ref().map_or(ToolPin::Unpinned, |lock| lock.pin(server, tool))
     }
 
-    /// The tools of the agent `own`. All servers of the file are started and asked; of agents that are not there the name is
-    /// known.
+    /// Returns the tools of the agent `own`. Starts all servers of the file. Of offline agents, only the
+    /// name is known.
     pub(crate) async fn agent_tools(
         &self,
         own: &str,
@@ -240,7 +241,7 @@ impl ModelAgent {
         Ok(AgentTools { tools: tools.collect(), lock, lock_path: self.lock_path.clone() })
     }
 
-    /// Asks all servers of the file for their tools.
+    /// Lists the tools of all servers of the file.
     async fn server_tools(&self, around: &RunnerSurroundings) -> Result<AskedServers, AgentError> {
         let (mut lock, mut pins) = (ToolLock::default(), HashMap::new());
         let mut servers = Vec::new();
@@ -249,7 +250,7 @@ impl ModelAgent {
             let tools: Vec<McpTool> =
                 tools.into_iter().filter(|tool| rule.allowed(&tool.name).is_some()).collect();
             for tool in &tools {
-                // Digests are those of the whole description, of which a model may be told a part.
+                // The digest covers the whole description, which a prompt may truncate.
                 lock.accept(&rule.name, tool);
                 pins.insert(format!("mcp:{}/{}", rule.name, tool.name), self.pin(&rule.name, tool));
             }
@@ -259,7 +260,7 @@ impl ModelAgent {
         Ok(AskedServers { servers, pins, lock: lock.text() })
     }
 
-    /// The servers of a rehearsal, none of which is started: tools that the file names, and those that the case answers.
+    /// Returns the servers of a rehearsal, which never start, with tools of the file and of the case.
     pub(super) fn rehearsed_servers(&self, stubs: &ToolStubs) -> Vec<OfferedServer> {
         let offer = |(rule, _): (&Arc<McpServerRule>, bool)| {
             let prefix = format!("{}_", rule.name);
@@ -297,7 +298,7 @@ async fn ask_server(
     Ok((ServerAtWork { server, around: around.clone(), is_shared }, tools))
 }
 
-/// A tool that fits into a prompt.
+/// Truncates the description of a tool for a prompt. Fails if its schema is too large.
 fn usable(server: &str, mut tool: McpTool) -> Result<McpTool, AgentError> {
     if tool.input_schema.to_string().len() > MAX_SCHEMA_BYTES {
         let text =
@@ -309,7 +310,7 @@ fn usable(server: &str, mut tool: McpTool) -> Result<McpTool, AgentError> {
     Ok(tool)
 }
 
-/// Names of the servers that the asking node brings.
+/// Returns the names of the servers in the node's request.
 fn servers_of_request(request: &Value) -> Vec<String> {
     let of = |value: &Value| match value {
         Value::Object(members) => members.keys().cloned().collect(),
@@ -322,13 +323,13 @@ fn servers_of_request(request: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Whether a node below an agent stands for tools of a server: those of covalt by type, those of agentteam by subtype.
+/// Returns whether an attached node is an MCP server: by type in covalt, by subtype in agentteam.
 fn is_server_node(node: &Value) -> bool {
     let is = |key: &str, words: &[&str]| node[key].as_str().is_some_and(|word| words.contains(&word));
     is("type", &["mcp-server", "toolset"]) || is("subtype", &["MCP_TOOL"])
 }
 
-/// Names in the nodes that a graph attaches to an agent: by one of these settings, else by the node's own name.
+/// Returns the names in nodes attached to an agent: one of these settings, else the node's name.
 pub(super) fn attached_names(
     request: &Value,
     is_meant: impl Fn(&Value) -> bool,
@@ -349,7 +350,7 @@ fn name_of(item: &Value) -> Option<String> {
     item.as_str().or_else(|| item.get("name").and_then(Value::as_str)).map(str::to_owned)
 }
 
-/// Tools that the asking node wants, within those of the file.
+/// Selection of the calling node among the tools of the file.
 #[derive(Default)]
 pub(crate) struct WantedTools {
     allow: Option<Vec<String>>,
@@ -367,13 +368,13 @@ impl WantedTools {
         Self { allow: list(filter.and_then(|filter| filter.get("allow"))), deny }
     }
 
-    /// Whether a tool is wanted, by the name that the model is told or by that of its source.
+    /// Returns whether a tool is selected, by its name for the model or that of its source.
     pub(crate) fn has(&self, name: &str, source: &str) -> bool {
         let own = source.rsplit(['/', ':']).next().unwrap_or(source);
         let names = |list: &[String]| {
             list.iter().any(|pattern| fits_pattern(pattern, name) || fits_pattern(pattern, own))
         };
-        // A list of allowed tools means those of a node's skills, which are tools of servers.
+        // The allow list is for the skills of a node, which are tools of servers.
         let is_of_server = source.starts_with("mcp:");
         (!is_of_server || self.allow.as_deref().is_none_or(names)) && !names(&self.deny)
     }

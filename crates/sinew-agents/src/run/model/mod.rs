@@ -1,7 +1,7 @@
 //! Agents that call a language model.
 //!
-//! `sinew-model` decides what a conversation does next. This module does it: it keeps the log, asks models over HTTP,
-//! makes calls of tools, and asks people.
+//! `sinew-model` decides the next step of a conversation. This module performs it: it writes the log,
+//! calls models over HTTP, calls tools, and sends questions to people.
 
 mod argument_contents;
 pub(crate) mod build;
@@ -43,22 +43,22 @@ use tools::ToolRule;
 pub(crate) struct ModelAgent {
     /// Models in the order of `use`.
     pub(crate) endpoints: Vec<ModelEndpoint>,
-    /// Models of the file that workflows may name instead of the first, by alias.
+    /// Models of the file that workflows can select instead, by alias.
     pub(crate) others: Vec<ModelEndpoint>,
-    /// Alias of the only model that answers, whatever file and workflow say.
+    /// Alias of the only model to use, which overrides file and workflow.
     pub(crate) chosen: OnceLock<String>,
     pub(crate) summary_model: usize,
     pub(crate) instruction: InstructionTemplate,
     pub(crate) skills: Vec<SkillText>,
-    /// User text and assistant text.
+    /// Pairs of user text and assistant text.
     pub(crate) examples: Vec<(String, String)>,
     pub(crate) tools: Vec<ToolRule>,
-    /// Descriptions of tools that a person accepted; none without a lock file.
+    /// Digests of the accepted tools; `None` without a lock file.
     pub(crate) lock: Option<ToolLock>,
     pub(crate) lock_path: PathBuf,
-    /// Doubtful parts of the file.
+    /// Warnings about the file.
     pub(crate) doubts: Vec<FileComplaint>,
-    /// Conditions of approvals by their text.
+    /// Compiled conditions of approvals, by their text.
     pub(crate) conditions: HashMap<String, Function>,
     pub(crate) mode: OutputMode,
     pub(crate) repairs: u32,
@@ -67,34 +67,34 @@ pub(crate) struct ModelAgent {
     pub(crate) fallback: FallbackRule,
     pub(crate) taint: TaintRule,
     pub(crate) on_unknown: UnknownRule,
-    /// The session that conversations belong to; none if each stands alone.
+    /// Settings of sessions; `None` if conversations have no session.
     pub(crate) session: Option<SessionRule>,
     /// sha256 of the agent file.
     pub(crate) digest: String,
-    /// Time after which the log of a conversation is forgotten.
+    /// Retention of conversation logs.
     pub(crate) log_keep: std::time::Duration,
 }
 
-/// Sessions of a model agent.
+/// Settings of a model agent's sessions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionRule {
     pub(crate) keep: std::time::Duration,
-    /// Earlier conversations that the model is told.
+    /// Maximum earlier conversations in a prompt.
     pub(crate) turns: u32,
 }
 
-/// The agent around a conversation.
+/// The agent of a conversation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AgentProfile<'a> {
     pub(crate) name: &'a str,
     pub(crate) description: &'a str,
     pub(crate) output_schema: Option<&'a serde_json::Value>,
-    /// Longest time of work, without waiting for people.
+    /// Time limit, without time spent waiting for people.
     pub(crate) timeout: std::time::Duration,
 }
 
 impl ModelAgent {
-    /// Whether a call of this text as arguments needs a person. A condition that cannot be evaluated needs one.
+    /// Returns whether a call with these arguments requires approval; true if the condition fails.
     fn needs_approval(&self, condition: &str, arguments: &serde_json::Value) -> bool {
         let Some(function) = self.conditions.get(condition) else { return true };
         !matches!(function.call(arguments), Ok(serde_json::Value::Bool(false)))

@@ -1,4 +1,4 @@
-//! One question of a conversation to a model, its answer as it arrives, and the record of both.
+//! Sends one request of a conversation to a model, streams its answer, and records both.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,17 +18,17 @@ use super::turn_secrets::turn_without_secrets;
 use crate::clean::ResolvedSecrets;
 use crate::error::AgentError;
 
-/// Text of an answer goes to those who watch in pieces of about so many bytes.
+/// Approximate bytes of a delta of an answer that is sent to observers.
 const DELTA_BYTES: usize = 256;
-/// Or after so long: slow models are watched word by word. The first words of an answer go at once.
+/// Maximum delay of a delta, for slow models. The first delta of an answer is sent immediately.
 const DELTA_PAUSE: Duration = Duration::from_millis(100);
 
-/// Text of an answer on its way to those who watch.
+/// Buffers text of an answer for observers.
 struct DeltaFeed<'a> {
     progress: &'a UnboundedSender<Value>,
     turn: u32,
     secrets: &'a ResolvedSecrets,
-    /// Text that was not sent, and when text was sent last.
+    /// Buffered text, and the time of the last delta.
     waiting: Mutex<(String, Option<Instant>)>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> DeltaFeed<'a> {
         });
     }
 
-    /// Adds text, and sends what waits if the change says so: up to the place where a secret may have begun.
+    /// Changes the buffer and, if `change` returns true, sends it up to a possible start of a secret.
     fn change(&self, change: impl FnOnce(&mut String, Option<Instant>) -> bool) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let (text, sent) = &mut *waiting;
@@ -54,7 +54,7 @@ impl<'a> DeltaFeed<'a> {
         }
     }
 
-    /// Sends the last text of an answer that is complete.
+    /// Sends the rest of a complete answer.
     fn end(&self) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let (text, sent) = &mut *waiting;
@@ -70,7 +70,7 @@ impl<'a> DeltaFeed<'a> {
         }
     }
 
-    /// Waits for the answer. Text is sent at the latest after a pause, also if the model falls silent.
+    /// Awaits the answer, and sends buffered text periodically even if the model stalls.
     async fn flushed_while<F: Future>(&self, asking: F) -> F::Output {
         let mut asking = std::pin::pin!(asking);
         let mut ticks = interval_at(tokio::time::Instant::now() + DELTA_PAUSE, DELTA_PAUSE);
@@ -85,7 +85,7 @@ impl<'a> DeltaFeed<'a> {
     }
 }
 
-/// Whether text that waits is sent: the first, and that which comes a pause after the last.
+/// Returns whether to send the buffer: for the first delta, and once the delay has passed.
 fn is_due(sent: Option<Instant>) -> bool {
     sent.is_none_or(|sent| sent.elapsed() >= DELTA_PAUSE)
 }
@@ -101,7 +101,7 @@ impl Conversation<'_> {
             let left = self.wall_left(spec);
             tokio::time::sleep(wait.min(left)).await;
             if wait >= left {
-                // The budget of time is spent: no model is asked any more.
+                // The time budget is exhausted.
                 return Ok(());
             }
         }
@@ -126,7 +126,7 @@ impl Conversation<'_> {
             model.ask(&ask.prompt, (asked, left), &self.headers[ask.model], self.secrets, &mut deltas);
         let begun = Instant::now();
         let answer = feed.flushed_while(asking.instrument(span.clone())).await;
-        // The last words of an answer that broke off may be a part of a secret.
+        // The rest of an interrupted answer may be a part of a secret.
         if answer.is_ok() {
             feed.end();
         }
@@ -153,7 +153,7 @@ impl Conversation<'_> {
     }
 }
 
-/// The span of a model call. Prompts and answers never stand in it.
+/// Returns the span of a model call, without prompts and answers.
 fn chat_span(model: &ModelSpec, conversation: &str) -> tracing::Span {
     let provider = match model.provider {
         Provider::OpenAi => "openai",
@@ -188,7 +188,7 @@ fn note_answer(span: &tracing::Span, answer: Result<&ModelTurn, &ModelRefusal>) 
     }
 }
 
-/// The word of a kind, as records have it.
+/// Returns the serialised name of a kind, as in records.
 fn word_of(kind: &impl serde::Serialize) -> String {
     serde_json::to_value(kind).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(told(), Some(json!({"type": "text", "turn": 3, "delta": "It"})));
         let rest = " is on its way";
         let pieces = DELTA_BYTES.div_ceil(rest.len());
-        // The clock may reach the pause in between: the text is all there, and in fewer pieces than it came in.
+        // The delay can elapse in between, so check only the whole text and the number of deltas.
         (0..pieces).for_each(|_| feed.add(rest));
         feed.end();
         let all: Vec<Value> = std::iter::from_fn(told).collect();

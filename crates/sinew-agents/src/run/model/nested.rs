@@ -1,7 +1,7 @@
-//! Agents that the asking node puts below a model agent: tools whose calls are conversations within the one that calls.
+//! Nested agents of the calling node: tools whose calls are nested conversations.
 //!
-//! A nested agent has the instruction of its own node, the models and the budget of the agent above, and of its tools those that
-//! its own node brings within the list of the file. Its records lie in the log of the conversation above.
+//! A nested agent has the instruction of its node, and the models and budget of its parent. Its tools
+//! are those of its node that the file allows. Its records are in the log of the parent conversation.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use super::{ModelAgent, tools};
 use crate::call::Call;
 use crate::error::AgentError;
 
-/// Levels of agents below an agent.
+/// Maximum levels of nested agents.
 pub(crate) const MAX_DEPTH: u32 = 32;
-/// Most turns of a nested agent.
+/// Maximum turns of a nested agent.
 const MAX_TURNS: u32 = 20;
-/// Agents below one agent.
+/// Maximum nested agents of an agent.
 const MAX_AGENTS: usize = 64;
 
-/// An agent below a model agent, as the asking node describes it.
+/// A nested agent, as the calling node describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NestedAgent {
     pub(crate) declaration: ToolDeclaration,
@@ -35,32 +35,32 @@ pub(crate) struct NestedAgent {
     /// Name of the agent, for people.
     pub(crate) name: String,
     pub(crate) instruction: String,
-    /// Request of the node: model, tools, agents below.
+    /// Request of the node: model, tools, nested agents.
     pub(crate) request: Value,
 }
 
-/// Place of a nested conversation.
+/// Scope of a nested conversation.
 #[derive(Clone, Copy)]
 pub(super) struct NestedScope<'a> {
     pub(super) agent: &'a NestedAgent,
-    /// Key of the call that it stands behind.
+    /// Key of the call that started it.
     pub(super) key: &'a str,
     pub(super) share: NestedShare,
-    /// Levels above.
+    /// Number of parent conversations.
     pub(super) depth: u32,
     pub(super) log: &'a Arc<SharedLog>,
 }
 
-/// Budget and taint that a nested conversation takes over from the one above.
+/// Budget and taint that a nested conversation inherits.
 #[derive(Clone, Copy)]
 pub(super) struct NestedShare {
-    /// Rest of the budget above.
+    /// Remaining budget of the parent.
     pub(super) budget: BudgetSpec,
-    /// Whether the conversation above holds words of anybody, so that the task may.
+    /// Whether the parent, and so possibly the task, contains untrusted text.
     pub(super) tainted: bool,
 }
 
-/// Returns the agents that a node puts below the one that it asks: those of agentflow, and of covalt by its tools socket.
+/// Returns the nested agents in a node's request: those of agentflow, and of covalt's tools socket.
 pub(crate) fn nested_agents(request: &Value) -> Vec<NestedAgent> {
     let list = |pointer: &str| request.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
     let of_tree = list("/subagents").filter_map(of_delegation_tree);
@@ -68,7 +68,7 @@ pub(crate) fn nested_agents(request: &Value) -> Vec<NestedAgent> {
     of_tree.chain(of_socket).take(MAX_AGENTS).collect()
 }
 
-/// Agents of agentflow: settings of the node, with its own agents below it.
+/// Parses an agent of agentflow: settings of a node, with its nested agents.
 fn of_delegation_tree(agent: &Value) -> Option<NestedAgent> {
     let text = |key: &str| agent.get(key).and_then(Value::as_str).unwrap_or_default();
     let node = Some(text("nodeId")).filter(|id| !id.is_empty())?;
@@ -90,7 +90,7 @@ fn of_delegation_tree(agent: &Value) -> Option<NestedAgent> {
     })
 }
 
-/// Agents of covalt that a graph plugs into the tools socket.
+/// Parses an agent of covalt that is connected to the tools socket.
 fn of_tools_socket(node: &Value) -> Option<NestedAgent> {
     if !node["type"].as_str().is_some_and(|kind| kind.ends_with("agent")) {
         return None;
@@ -133,7 +133,7 @@ fn declaration(name: &str, description: &str) -> ToolDeclaration {
     }
 }
 
-/// Letters and digits of a name in lower case, with `_` for everything between them.
+/// Returns the letters and digits of a name in lower case, separated by `_`.
 fn slug(name: &str) -> String {
     let mut slug = String::new();
     for c in name.chars() {
@@ -147,7 +147,7 @@ fn slug(name: &str) -> String {
 }
 
 impl NestedShare {
-    /// Returns the share that the conversation above gives at this time.
+    /// Returns the current share of the parent conversation.
     pub(super) fn of(spec: &ConversationSpec, state: &ConversationState, now: u64) -> Self {
         let budget = &spec.budget;
         let (input, output) = state.spent_tokens();
@@ -165,8 +165,8 @@ impl NestedShare {
 }
 
 impl ModelAgent {
-    /// Holds the conversation behind a call of a nested agent. Fails if the log cannot be kept; what the agent fails of is told to
-    /// the model above. Adds events of the call, and of calls below it.
+    /// Runs the conversation of a nested agent. Fails if the log cannot be written; the parent's model
+    /// receives failures of the agent. Adds events of the call and of its nested calls.
     pub(super) fn run_nested<'a>(
         &'a self,
         above: ConversationScope<'a>,
@@ -200,7 +200,7 @@ impl ModelAgent {
     }
 }
 
-/// The task of a nested agent: that of the agent above, with a request of its own.
+/// Returns the task of a nested agent: that of its parent, with the nested request.
 fn nested_call(above: &Call, nested: NestedScope<'_>, task: &str) -> Call {
     let mut call = above.clone();
     call.input = json!({ "text": task });
@@ -213,7 +213,7 @@ fn nested_call(above: &Call, nested: NestedScope<'_>, task: &str) -> Call {
     call.conversation = Some(nested.key.to_owned());
     call.context["request"] = nested.agent.request.clone();
     call.context["activation"] = nested.key.into();
-    // Watchers hear of the call, and not the words on the way to its result.
+    // Observers receive events of the call, but no progress.
     call.progress = tokio::sync::mpsc::unbounded_channel().0;
     call.usage = Arc::default();
     call
@@ -223,7 +223,7 @@ fn is_of_nested_agent(event: &Value) -> bool {
     event["type"].as_str().is_some_and(|kind| kind.starts_with("subagent_call_"))
 }
 
-/// An event in the words of agentflow's log.
+/// Returns an event in the format of agentflow's log.
 fn event(kind: &str, above: ConversationScope<'_>, nested: NestedScope<'_>, message: Option<&str>) -> Value {
     let mut event = json!({
         "type": kind,
@@ -241,7 +241,7 @@ fn event(kind: &str, above: ConversationScope<'_>, nested: NestedScope<'_>, mess
     event
 }
 
-/// An output as the model above is told: a text without the object around it.
+/// Converts an output for the parent's model: unwraps the object of a text.
 fn words_of(output: Value) -> Value {
     match output {
         Value::Object(mut members)

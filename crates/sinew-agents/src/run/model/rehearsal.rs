@@ -1,4 +1,4 @@
-//! Cases of model agents: a conversation with a scripted model and stubs in place of tools, in virtual time.
+//! Cases of model agents: conversations with a scripted model and tool stubs in virtual time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::call::Call;
 use crate::error::AgentError;
 use crate::peers::PeerDescription;
 
-/// When cases happen, in milliseconds since 1970: 2026-01-01, so that dates in instructions are stable.
+/// Start of cases in Unix milliseconds: 2026-01-01, so that dates in instructions are stable.
 const CASE_TIME_MS: u64 = 1_767_225_600_000;
 
-/// Answers of stubs by the name of the tool, one for each call; the last repeats.
+/// Answers of stubs by tool, one for each call; the last one repeats.
 pub type ToolStubs = BTreeMap<String, Vec<StubAnswer>>;
 
 /// A case of a model agent.
@@ -27,23 +27,23 @@ pub type ToolStubs = BTreeMap<String, Vec<StubAnswer>>;
 pub struct AgentCase {
     /// Input of the agent.
     pub input: Value,
-    /// The asking node's words, if any.
+    /// Instruction of the calling node.
     pub instruction: Option<String>,
-    /// Output schema of the asking node, if any.
+    /// Output schema of the calling node.
     pub output_schema: Option<Value>,
-    /// Request around the input.
+    /// Context of the request.
     pub context: Value,
-    /// When the conversation begins, in milliseconds since 1970; the beginning of 2026 if none.
+    /// Start of the conversation, in milliseconds since the Unix epoch; 2026-01-01 if `None`.
     pub begun_at: Option<u64>,
     /// Answers of the model.
     pub script: ModelScript,
     /// Answers of tools.
     pub tools: ToolStubs,
-    /// Agents that are there, beside those that `tools` names.
+    /// Available agents, in addition to those that `tools` names.
     pub peers: Vec<PeerDescription>,
-    /// Whether people allow what they are asked about.
+    /// Whether people approve calls.
     pub people_allow: bool,
-    /// Whether the case is played once more from every record.
+    /// Whether to run the case again with a crash after each record.
     pub crash_everywhere: bool,
 }
 
@@ -52,9 +52,9 @@ pub struct AgentCase {
 pub struct CaseOutcome {
     /// The conversation.
     pub rehearsal: Rehearsal,
-    /// The first difference that a crash made.
+    /// First difference that a crash caused.
     pub crash: Option<CrashFinding>,
-    /// Tools that were called and have no stub.
+    /// Called tools without a stub.
     pub unlisted: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ impl RehearsalStubs for CaseStubs<'_> {
         {
             return answer.clone();
         }
-        // A function of the file needs no stub: it runs the same everywhere.
+        // A function of the file needs no stub, because it is deterministic.
         if let Some(result) = self.scripts.run_pure(call) {
             return StubAnswer { result, after_ms: 0, artifact: None };
         }
@@ -93,7 +93,7 @@ impl RehearsalStubs for CaseStubs<'_> {
 }
 
 impl ModelAgent {
-    /// Plays a case. The models of the file are replaced by the script.
+    /// Runs a case with the script instead of the models of the file.
     pub(crate) fn rehearse(
         &self,
         profile: AgentProfile<'_>,
@@ -130,7 +130,7 @@ impl ModelAgent {
         Ok(CaseOutcome { rehearsal, crash, unlisted: first.unlisted })
     }
 
-    /// These agents, and those that the file names beside them: without a card they take any arguments.
+    /// Adds the agents that the file names. Without a card, they accept any arguments.
     pub(super) fn with_named_peers(&self, mut peers: Vec<PeerDescription>) -> Vec<PeerDescription> {
         for rule in &self.tools {
             let (name, is_workflow) = match &rule.source {

@@ -1,4 +1,4 @@
-//! The session of a conversation: what it begins with, and what it leaves.
+//! The session of a conversation: reads earlier turns and appends a new one.
 
 use serde_json::Value;
 use sinew_model::{CappedResult, ConversationEnd, ConversationState, SessionTurn, cap_result};
@@ -9,18 +9,18 @@ use super::setup::user_message;
 use crate::call::Call;
 use crate::error::AgentError;
 
-/// Earlier conversations that a model is told, unless the file says otherwise.
+/// Default maximum of earlier conversations in a prompt.
 pub(crate) const DEFAULT_TURNS: u32 = 20;
-/// Longest input or output of an earlier conversation, in bytes.
+/// Maximum bytes of the input, and of the output, of an earlier conversation.
 const MAX_TURN_BYTES: usize = 16 << 10;
-/// Conversations among which one that is over is looked for.
+/// Number of last conversations to search for one that has ended.
 const MAX_LOOK_BACK: u32 = 32;
-/// Part of a model's context that earlier conversations may fill.
+/// Divisor of a model's context for the size limit of earlier conversations.
 const MAX_CONTEXT_PART: u64 = 4;
-/// Bytes of text that make about one token.
+/// Approximate bytes of a token.
 const BYTES_PER_TOKEN: u64 = 3;
 
-/// The earlier conversations that a new one begins with.
+/// The earlier conversations at the start of a new one.
 pub(super) struct EarlierTurns<'a> {
     pub(super) agent: &'a ModelAgent,
     pub(super) call: &'a Call,
@@ -28,14 +28,14 @@ pub(super) struct EarlierTurns<'a> {
 }
 
 impl EarlierTurns<'_> {
-    /// Reads them from the session of the call, as many as fit.
+    /// Reads the last conversations of the session that fit.
     pub(super) async fn read(&self) -> Result<Vec<SessionTurn>, AgentError> {
         let Some(session) = &self.call.session else { return Ok(Vec::new()) };
         let turns = self.agent.session.map_or(DEFAULT_TURNS, |rule| rule.turns);
         let mut turns = session.last(turns).await?;
         let context = self.models.iter().map(|model| model.spec.context).min().unwrap_or(0);
         let mut room = usize::try_from(context / MAX_CONTEXT_PART * BYTES_PER_TOKEN).unwrap_or(usize::MAX);
-        // The newest first: what does not fit is forgotten from the beginning.
+        // Newest first, so that the oldest are omitted if not all fit.
         let fitting = turns.iter().rev().take_while(|turn| {
             let size = turn.input.len() + turn.output.len();
             let fits = size <= room;
@@ -47,7 +47,7 @@ impl EarlierTurns<'_> {
     }
 }
 
-/// The record that a conversation leaves in its session. None if it has no output.
+/// Returns the record of a conversation for its session; `None` if it has no output.
 pub(super) fn session_turn(
     state: &ConversationState,
     call: &Call,
@@ -67,7 +67,7 @@ pub(super) fn session_turn(
     })
 }
 
-/// Adds a conversation to its session. One whose end was stored by an earlier process may be there already.
+/// Appends a conversation to its session, unless an earlier process did so after it stored the end.
 pub(super) async fn leave_turn(call: &Call, turn: SessionTurn, was_over: bool) -> Result<(), AgentError> {
     let Some(session) = &call.session else { return Ok(()) };
     if was_over {

@@ -1,4 +1,4 @@
-//! From an agent file and a task to the spec of one conversation.
+//! Builds the spec of a conversation from an agent file and a task.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,28 +13,28 @@ use super::{AgentProfile, ModelAgent};
 use crate::call::Call;
 use crate::error::AgentError;
 
-/// Largest skill whose whole text stands in the instruction, in bytes.
+/// Maximum bytes of a skill that is included in the instruction.
 const MAX_SHOWN_SKILL: usize = 4 << 10;
 
-/// Efforts of reasoning that nodes may ask for.
+/// Reasoning efforts that nodes can request.
 const EFFORTS: [&str; 4] = ["minimal", "low", "medium", "high"];
 
-/// Schemas of tools and outputs: conversations of an agent share them.
+/// Compiled schemas of tools and outputs, shared by conversations.
 static SCHEMAS: LazyLock<SchemaCache> = LazyLock::new(SchemaCache::default);
 
-/// Compiles a schema, unless it was used lately.
+/// Compiles a schema, or returns it from the cache.
 pub(crate) fn compiled(schema: &Value) -> Result<Schema, SchemaError> {
     SCHEMAS.get(schema).map(|schema| Schema::clone(&schema))
 }
 
 impl ModelAgent {
-    /// Models of a conversation in order: the chosen one alone, else one that the request names, then those of `use`.
+    /// Returns the models in order: only the chosen one, else that of the request, then those of `use`.
     pub(super) fn models(&self, request: &Value) -> Vec<&ModelEndpoint> {
         let is_chosen = |one: &&ModelEndpoint| self.chosen.get() == Some(&one.spec.alias);
         if let Some(chosen) = self.endpoints.iter().chain(&self.others).find(is_chosen) {
             return vec![chosen];
         }
-        // Nodes name a model, or have one plugged into a socket.
+        // A node names its model, or has one connected to its model socket.
         let plugged = ["/links/model/0/data/model", "/links/model/0/data/alias", "/links/model/0/label"];
         let plugged = plugged.iter().find_map(|at| request.pointer(at)?.as_str());
         let wanted = request.get("model").and_then(Value::as_str).or(plugged);
@@ -46,7 +46,7 @@ impl ModelAgent {
         named.into_iter().chain(rest).collect()
     }
 
-    /// The spec of a conversation. `begun_at` is the time of its first begin.
+    /// Returns the spec of a conversation. `begun_at` is the time of its first start.
     pub(super) fn spec(
         &self,
         profile: AgentProfile<'_>,
@@ -100,7 +100,7 @@ impl ModelAgent {
         })
     }
 
-    /// The budget, with fewer turns if the asking node wants so.
+    /// Returns the budget, with fewer turns if the calling node requests it.
     fn budget_for(&self, call: &Call) -> sinew_model::BudgetSpec {
         let request = call.context.get("request").unwrap_or(&Value::Null);
         let asked = ["maxTurns", "max_turns"].iter().find_map(|key| request.get(*key)?.as_u64());
@@ -111,7 +111,7 @@ impl ModelAgent {
     }
 }
 
-/// A model with the effort of reasoning that the asking node wants, if the file says that it reasons at all.
+/// Applies the reasoning effort that the calling node requests, if the file enables reasoning.
 fn with_effort(model: &ModelSpec, context: &Value) -> ModelSpec {
     let mut model = model.clone();
     let asked = context.pointer("/request/reasoningEffort").and_then(Value::as_str);
@@ -121,7 +121,7 @@ fn with_effort(model: &ModelSpec, context: &Value) -> ModelSpec {
     model
 }
 
-/// The form of an answer that a workflow asks for in its request: the schema of a node, the choice of an edge, a verdict.
+/// Returns the answer schema in a request: that of a node, the choice of an edge, or a verdict.
 fn schema_of_request(context: &Value) -> Option<Value> {
     if let Some(schema) = context.pointer("/request/outputSchema").filter(|schema| schema.is_object()) {
         return Some(schema.clone());
@@ -144,7 +144,7 @@ fn schema_of_request(context: &Value) -> Option<Value> {
     }
 }
 
-/// The word of a judge: the one that passes, or one that does not, where the request tells which passes.
+/// Returns the schema of a verdict: the passing word of the request or a failing one.
 fn verdict_schema(request: &Value) -> Value {
     match request.get("passWhen").and_then(Value::as_str) {
         Some(pass) => json!({"enum": [pass, if pass.eq_ignore_ascii_case("no") { "yes" } else { "no" }]}),
@@ -152,7 +152,7 @@ fn verdict_schema(request: &Value) -> Value {
     }
 }
 
-/// The input as words: a text that stands alone as it is, everything else as JSON.
+/// Formats the input: a plain text as it is, everything else as JSON.
 pub(super) fn user_message(input: &Value) -> String {
     match input {
         Value::String(text) => text.clone(),
@@ -163,7 +163,7 @@ pub(super) fn user_message(input: &Value) -> String {
     }
 }
 
-/// Whether a schema is that of an output without a schema: `{text: string}` and nothing else.
+/// Returns whether a schema is the default output schema, exactly `{text: string}`.
 fn is_plain_text(schema: &Value) -> bool {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return false };
     let plain = properties.get("text").and_then(Value::as_object).is_some_and(|text| {
@@ -173,7 +173,7 @@ fn is_plain_text(schema: &Value) -> bool {
     properties.len() == 1 && plain && schema.get("type").is_some_and(|kind| kind == "object")
 }
 
-/// Small skills as they are, of large ones the description.
+/// Formats skills: the text of small ones, the description of large ones.
 fn shown_skills(skills: &[SkillText]) -> String {
     let shown = skills.iter().map(|skill| {
         if skill.body.len() <= MAX_SHOWN_SKILL {
@@ -189,7 +189,7 @@ fn shown_skills(skills: &[SkillText]) -> String {
     shown.collect::<Vec<_>>().join("\n\n")
 }
 
-/// Whether a skill is too large to stand in the instruction.
+/// Returns whether a skill is too large for the instruction.
 pub(super) fn is_large(skill: &SkillText) -> bool {
     skill.body.len() > MAX_SHOWN_SKILL
 }

@@ -1,4 +1,4 @@
-//! Calls of the tools of a conversation.
+//! Calls tools of a conversation.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use crate::error::AgentError;
 use crate::peers::PeerCall;
 use crate::wait_clock::WaitClock;
 
-/// Outcome of a call.
+/// Result of a call.
 pub(crate) struct ToolOutcome {
-    /// The output, or the failure in words for the model.
+    /// Output, or failure message for the model.
     pub(crate) result: Result<Value, String>,
-    /// Model calls behind it.
+    /// Model calls that it caused.
     pub(crate) usage: ModelTotals,
-    /// Milliseconds for which a nested conversation or an agent that was called waited for people.
+    /// Milliseconds for which a nested conversation or a called agent waited for people.
     pub(crate) waited_ms: u64,
-    /// Whether the answer was lost, so that nobody knows whether the call took effect.
+    /// Whether the answer was lost, so that the call may have taken effect.
     pub(crate) is_lost: bool,
 }
 
@@ -40,7 +40,7 @@ impl From<Result<Value, String>> for ToolOutcome {
 }
 
 impl ToolTable {
-    /// Runs a call that needs nothing but its arguments; `None` for all others.
+    /// Runs a call that depends only on its arguments; `None` for all others.
     pub(crate) fn run_pure(&self, call: &ToolCall) -> Option<Result<Value, String>> {
         match &self.entries.get(&call.tool)?.action {
             ToolAction::Script(function) => {
@@ -50,7 +50,7 @@ impl ToolTable {
         }
     }
 
-    /// Makes a call, in the time that is left at most. A failure is told to the model in these words.
+    /// Makes a call within the remaining time. The model receives the text of a failure.
     pub(super) async fn run(
         &self,
         call: &ToolCall,
@@ -117,7 +117,7 @@ impl ToolTable {
         if !matches!(entry.action, ToolAction::Peer { .. }) {
             return late;
         }
-        // The agent that was called works for nobody any more. It hears so, and what it has used counts.
+        // Cancel the called agent, and account for its usage.
         cancel.cancel();
         ToolOutcome { usage: work.await.usage, waited_ms: waited_ms(), ..late }
     }
@@ -125,7 +125,7 @@ impl ToolTable {
 
 async fn run_script(function: &Function, arguments: &Value) -> Result<Value, String> {
     let (function, arguments) = (function.clone(), arguments.clone());
-    // The interpreter blocks; it ends at its own limit.
+    // The interpreter blocks until it ends or reaches its own limit.
     let work = tokio::task::spawn_blocking(move || function.call(&arguments));
     match work.await {
         Ok(result) => result.map_err(|error| script_failure(&error)),

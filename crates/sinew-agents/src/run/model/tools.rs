@@ -1,4 +1,4 @@
-//! Tools of a conversation: where they come from, and what the model is told of them.
+//! Tools of a conversation: their origin, and their description for the model.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::peers::PeerDescription;
 use crate::people::PersonPrompt;
 use crate::run::mcp::McpTool;
 
-/// Most bytes of a result in the conversation, unless the file says otherwise.
+/// Default maximum bytes of a result in the conversation.
 pub(crate) const DEFAULT_MAX_RESULT: usize = 16 << 10;
-/// Longest time for one call, unless the file says otherwise.
+/// Default time limit of a call.
 pub(crate) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_mins(2);
-/// Longest time for a person's decision, unless the file says otherwise.
+/// Default time limit of a person's decision.
 pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_hours(1);
-/// Most tools that one pattern may bring.
+/// Maximum tools of a pattern.
 const MAX_TOOLS: usize = 128;
 
-/// A tool entry of an agent file, checked.
+/// A valid tool entry of an agent file.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolRule {
     pub(crate) source: ToolSource,
@@ -40,7 +40,7 @@ pub(crate) struct ToolRule {
 pub(crate) enum ToolSource {
     /// An agent by name.
     Peer(String),
-    /// Agents whose names fit a pattern with `*`.
+    /// Agents whose names match a pattern with `*`.
     PeerPattern(String),
     /// Agents with a skill.
     PeerSkill(String),
@@ -48,16 +48,16 @@ pub(crate) enum ToolSource {
     Workflow(String),
     /// A Python function.
     Script { declaration: ToolDeclaration, function: Function },
-    /// A tool of Sinew.
+    /// A built-in tool.
     Builtin(BuiltinTool),
-    /// Tools of a server; those of some servers only if the asking node names the server.
+    /// Tools of a server; with `on_request`, only if the calling node names the server.
     Mcp { server: Arc<McpServerRule>, on_request: bool },
-    /// Agents that the asking node names, as far as they fit one of these patterns; and those that it puts below this one.
+    /// Agents that the calling node names and that match one of these patterns; and its nested agents.
     Request { peers: Vec<String>, subagents: bool },
 }
 
 impl ToolSource {
-    /// Whether the tools depend on the agents that are there.
+    /// Returns whether the tools depend on the available agents.
     fn needs_peers(&self) -> bool {
         match self {
             Self::Peer(_) | Self::PeerPattern(_) | Self::PeerSkill(_) | Self::Workflow(_) => true,
@@ -66,18 +66,18 @@ impl ToolSource {
         }
     }
 
-    /// Whether the tools are there only if the asking node brings them.
+    /// Returns whether the calling node must request the tools.
     fn is_of_request(&self) -> bool {
         matches!(self, Self::Request { .. } | Self::Mcp { on_request: true, .. })
     }
 }
 
-/// Whether any of the tools depends on the agents that are there.
+/// Returns whether any tool depends on the available agents.
 pub(crate) fn need_peers(rules: &[ToolRule]) -> bool {
     rules.iter().any(|rule| rule.source.needs_peers())
 }
 
-/// Settings that tools have in common.
+/// Common settings of tools.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolSettings {
     pub(crate) name: Option<String>,
@@ -111,13 +111,13 @@ impl Default for ToolSettings {
 #[derive(Default)]
 pub(crate) struct ToolTable {
     pub(crate) specs: Arc<Vec<ToolSpec>>,
-    /// Whether others described a tool to the model, in words that nobody accepted.
+    /// Whether a tool has a third-party description that nobody accepted.
     pub(crate) has_words_of_others: bool,
     pub(super) entries: HashMap<String, ToolEntryAtWork>,
     wanted: WantedTools,
 }
 
-/// Defaults of a tool, which its entry in the file may change, and the author of its description.
+/// Defaults of a tool, which its entry in the file can override, and the author of its description.
 #[derive(Clone, Copy)]
 struct ToolDefaults {
     effect: EffectClass,
@@ -128,9 +128,9 @@ struct ToolDefaults {
 /// Author of the name, the description and the parameters of a tool.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DescriptionAuthor {
-    /// The agent's owner, who wrote the words or accepted them.
+    /// The agent's owner, who wrote or accepted the description.
     Owner,
-    /// Others.
+    /// A third party.
     Others,
 }
 
@@ -140,13 +140,13 @@ impl ToolDefaults {
     }
 }
 
-/// A tool that can be called.
+/// A callable tool.
 pub(super) struct ToolEntryAtWork {
     pub(super) action: ToolAction,
     pub(super) settings: ToolSettings,
 }
 
-/// Work of a call of a tool.
+/// Action of a tool call.
 pub(super) enum ToolAction {
     Peer {
         agent: String,
@@ -154,30 +154,30 @@ pub(super) enum ToolAction {
     },
     Script(Function),
     Builtin(BuiltinTool),
-    /// A tool of a server, by its name there; no server in rehearsals.
+    /// A tool of a server, by its name on the server; `None` in rehearsals.
     Mcp {
         server: Option<ServerAtWork>,
         tool: String,
     },
     /// A conversation within this one.
     Nested(Arc<NestedAgent>),
-    /// A function of the program around the agent; none in rehearsals.
+    /// A function of the host program; absent in rehearsals.
     Host(Arc<dyn HostTools>),
 }
 
-/// Everything that the tools of one conversation are made of.
+/// The sources of the tools of a conversation.
 pub(crate) struct ToolSources<'a> {
     pub(crate) rules: &'a [ToolRule],
-    /// The agents that are there now.
+    /// The available agents.
     pub(crate) peers: &'a [PeerDescription],
     pub(crate) servers: &'a [OfferedServer],
-    /// The agent itself.
+    /// Name of the agent itself.
     pub(crate) own: &'a str,
     pub(crate) request: &'a Value,
     pub(crate) host: Option<&'a Arc<dyn HostTools>>,
-    /// Levels of agents above; a nested agent has those tools only that its node brings.
+    /// Number of parent agents. A nested agent has only the tools that its node requests.
     pub(crate) depth: u32,
-    /// Whether a lock file holds the descriptions of servers' tools that were accepted.
+    /// Whether a lock file pins the tools of servers.
     pub(crate) has_lock: bool,
 }
 
@@ -209,7 +209,7 @@ impl ToolTable {
                     for agent in nested.into_iter().filter(|_| *subagents && places.depth < MAX_DEPTH) {
                         table.add_nested(agent, &rule.settings)?;
                     }
-                    // Attached agents are tools of their own then.
+                    // Attached agents are separate tools in this case.
                     let asked = named_by_request(request, !*subagents);
                     let wanted = |peer: &&PeerDescription| {
                         asked.contains(&peer.name)
@@ -262,12 +262,12 @@ impl ToolTable {
         self.add(declaration, source, ToolDefaults::own(effect), action, &ToolSettings::default())
     }
 
-    /// The tool of this name, as the model is told.
+    /// Returns the tool that has this name in the model's requests.
     pub(crate) fn spec(&self, name: &str) -> Option<&ToolSpec> {
         self.specs.iter().find(|spec| spec.declaration.name == name)
     }
 
-    /// The agent behind a tool whose calls are conversations within this one.
+    /// Returns the nested agent of a tool.
     pub(crate) fn nested(&self, tool: &str) -> Option<&NestedAgent> {
         match &self.entries.get(tool)?.action {
             ToolAction::Nested(agent) => Some(agent),
@@ -275,7 +275,7 @@ impl ToolTable {
         }
     }
 
-    /// Whether a call of a tool waits for another agent, which needs nothing of this process.
+    /// Returns whether a tool calls another agent, which does not need this process.
     pub(crate) fn waits_for_others(&self, tool: &str) -> bool {
         self.entries.get(tool).is_some_and(|entry| matches!(entry.action, ToolAction::Peer { .. }))
     }
@@ -292,7 +292,7 @@ impl ToolTable {
             };
             let action = ToolAction::Peer { agent: peer.name.clone(), takes_text: false };
             let source = format!("workflow:{}", peer.name);
-            // Any agent may announce itself as a workflow. Its results are trusted if the agent file names the workflow.
+            // Any agent can claim to be a workflow. Trust only results of workflows in the agent file.
             let is_open = !matches!(rule.source, ToolSource::Workflow(_));
             let defaults =
                 ToolDefaults { effect: EffectClass::Repeat, is_open, words: author_of(peer, rule) };
@@ -340,7 +340,7 @@ impl ToolTable {
             output_schema: tool.output_schema.clone(),
         };
         let source = format!("mcp:{}/{}", rule.name, tool.name);
-        // With a lock file only accepted tools are offered. A rehearsal asks no server, so that none describes anything.
+        // With a lock file, all offered tools are accepted. A rehearsal has no server descriptions.
         let is_accepted = has_lock || server.is_none();
         let words = if is_accepted { DescriptionAuthor::Owner } else { DescriptionAuthor::Others };
         let action = ToolAction::Mcp { server, tool: tool.name.clone() };
@@ -358,11 +358,11 @@ impl ToolTable {
             output_schema: None,
         };
         let effect = match builtin {
-            // A repeated write is one more version, a repeated question the same question.
+            // Repeating a write adds a version; repeating a question is idempotent.
             BuiltinTool::WriteArtifact | BuiltinTool::AskPerson => EffectClass::Repeat,
             _ => EffectClass::Read,
         };
-        // Other agents and tools may have written the artifacts of a task.
+        // Other agents and tools can write artifacts of a task.
         let is_open = matches!(builtin, BuiltinTool::ListArtifacts | BuiltinTool::ReadArtifact);
         let defaults = ToolDefaults { is_open, ..ToolDefaults::own(effect) };
         let action = ToolAction::Builtin(builtin);
@@ -401,7 +401,7 @@ impl ToolTable {
         self.entries.insert(declaration.name.clone(), ToolEntryAtWork { action, settings: settings.clone() });
         let is_open = settings.open.unwrap_or(defaults.is_open);
         self.has_words_of_others |= is_open && defaults.words == DescriptionAuthor::Others;
-        // The only owner, as long as the table is made.
+        // Not cloned: the table is the only owner while it is built.
         Arc::make_mut(&mut self.specs).push(ToolSpec {
             declaration,
             parameters: Some(parameters),
@@ -415,7 +415,7 @@ impl ToolTable {
         Ok(())
     }
 
-    /// The question to a person: about a call, or the call itself.
+    /// Returns the prompt for a person: the approval of a call, or the question of the model.
     pub(crate) fn question(&self, question: &PersonQuestion, reason: &str) -> PersonPrompt {
         let call = &question.call;
         let settings = self.entries.get(&call.tool).map(|entry| &entry.settings);
@@ -435,10 +435,11 @@ impl ToolTable {
     }
 }
 
-/// Returns the author of what the model is told of an agent: its owner, unless the file names the agent and it has no card.
+/// Returns the author of an agent's description: this agent's owner only if the file names the agent
+/// and its card describes nothing.
 fn author_of(peer: &PeerDescription, rule: &ToolRule) -> DescriptionAuthor {
     let is_named = matches!(rule.source, ToolSource::Peer(_) | ToolSource::Workflow(_));
-    // A schema without properties is not told.
+    // A schema without properties describes nothing.
     let tells = |schema: &Value| {
         schema["properties"].is_object() && *schema != json!({"type": "object", "properties": {}})
     };
@@ -446,12 +447,12 @@ fn author_of(peer: &PeerDescription, rule: &ToolRule) -> DescriptionAuthor {
     if is_named && is_silent { DescriptionAuthor::Owner } else { DescriptionAuthor::Others }
 }
 
-/// Names of agents that the asking node lists among its tools.
+/// Returns the names of agents that the calling node lists as tools.
 fn named_by_request(request: &Value, with_attached: bool) -> Vec<String> {
     let lists = ["peers", "agents", "tools"].iter().filter_map(|key| request.get(*key)?.as_array());
     let name =
         |item: &Value| item.as_str().or_else(|| item.get("name").and_then(Value::as_str)).map(str::to_owned);
-    // Agents that a graph attaches to this one are its tools.
+    // Agents that a graph attaches to this agent are its tools.
     let is_agent = |node: &Value| node["type"].as_str().is_some_and(|kind| kind.ends_with("agent"));
     let mut names: Vec<String> = lists.flatten().filter_map(name).collect();
     if with_attached {
@@ -460,7 +461,7 @@ fn named_by_request(request: &Value, with_attached: bool) -> Vec<String> {
     names
 }
 
-/// Whether a name fits a pattern, in which `*` stands for any text.
+/// Returns whether a name matches a pattern in which `*` matches any text.
 pub(crate) fn fits_pattern(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = name.strip_prefix(parts.next().unwrap_or_default()) else { return false };
@@ -479,7 +480,7 @@ pub(crate) fn fits_pattern(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// A prefix and a name, with `_` for everything that a tool's name may not hold.
+/// Concatenates prefix and name, with `_` for characters that a tool name cannot contain.
 pub(crate) fn tool_name(prefix: &str, name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     format!("{prefix}{}", name.chars().map(plain).collect::<String>())

@@ -1,11 +1,11 @@
-//! Secrets of the agent file in answers of models: cut out before an answer is recorded, told, or makes calls.
+//! Redacts secrets of the agent file in answers of models before they are recorded or used.
 
 use sinew_model::{ConversationEnd, ModelTurn, StepBody};
 use sinew_protocol::Fault;
 
 use crate::clean::{ResolvedSecrets, value_with_texts};
 
-/// Words of the wires of providers. A variable with such a value is left in the shape of a message.
+/// Keywords of provider formats. A secret with such a value is not redacted, to keep messages valid.
 const WIRE_WORDS: [&str; 24] = [
     "args",
     "arguments",
@@ -33,7 +33,7 @@ const WIRE_WORDS: [&str; 24] = [
     "user",
 ];
 
-/// An answer without secrets. Names of tools that the model was offered stay as they are.
+/// Redacts secrets in an answer, except in names of offered tools.
 pub(super) fn turn_without_secrets(
     turn: ModelTurn,
     secrets: &ResolvedSecrets,
@@ -60,11 +60,11 @@ pub(super) fn turn_without_secrets(
     turn
 }
 
-/// Hides secrets in the words of a record.
+/// Redacts secrets in the texts of a record.
 pub(super) fn hide_in_record(body: &mut StepBody, secrets: &ResolvedSecrets) {
     let hide = |text: &mut String| *text = secrets.hide(text);
     match body {
-        // Calls that came as text were words before.
+        // Calls may have been parsed from text.
         StepBody::Turn { answer, .. } => {
             for call in &mut answer.calls {
                 call.arguments = secrets.hide_in_json_text(&call.arguments);
@@ -86,7 +86,7 @@ pub(super) fn hide_in_record(body: &mut StepBody, secrets: &ResolvedSecrets) {
     }
 }
 
-/// A fault without secrets.
+/// Redacts secrets in a fault.
 pub(super) fn without_secrets(mut fault: Fault, secrets: &ResolvedSecrets) -> Fault {
     fault.message = secrets.hide(&fault.message);
     fault.details.iter_mut().for_each(|line| *line = secrets.hide(line));
