@@ -204,7 +204,8 @@ impl ConsolePage {
 impl IntoResponse for ConsolePage {
     fn into_response(self) -> Response {
         let headers = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
-        (self.status, headers, self.markup().into_string()).into_response()
+        let retry = (self.status == StatusCode::SERVICE_UNAVAILABLE).then_some([(header::RETRY_AFTER, "1")]);
+        (self.status, headers, retry, self.markup().into_string()).into_response()
     }
 }
 

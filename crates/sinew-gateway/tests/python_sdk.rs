@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::{Value, json};
+use sinew_gateway::GrpcAddressForm;
 use tokio::process::Command;
 
 use crate::support::{GatewayWorld, SINGLE};
@@ -37,7 +38,10 @@ pub(crate) async fn python_with(packages: &[&str]) -> Option<PathBuf> {
 #[tokio::test]
 async fn the_python_sdk_calls_workflows() {
     let Some(python) = python_with(&SDK).await else { return };
-    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    let world = GatewayWorld::with(&[("single", SINGLE)], |options| {
+        options.grpc_on_cards = Some(GrpcAddressForm::Authority);
+    })
+    .await;
     world.serve_echo().await;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/client.py");
     let ended =
