@@ -1,4 +1,4 @@
-//! An agent: who it is, what it takes and gives, and the function that does the work.
+//! An agent: its name, schemas, settings and handler.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::handler::{self, Handler};
 use crate::handler_pace::HandlerPace;
 use crate::task_figures::TaskFigures;
 
-/// Tasks at once, when nothing else is said.
+/// Default limit of concurrent tasks.
 const CONCURRENCY: usize = 16;
-/// The longest time for a task that names no deadline, when nothing else is said.
+/// Default time limit of a task without a deadline.
 const TIMEOUT: Duration = Duration::from_hours(1);
-/// How long a stopping agent waits for what it has begun.
+/// Default grace time for tasks in progress at shutdown.
 const GRACE: Duration = Duration::from_secs(30);
-/// Tries after the first that a language model gets to write a usable result.
+/// Additional attempts of a language model to write a usable result.
 const MODEL_RETRIES: u32 = 2;
 
 /// An agent that is ready to be served.
@@ -50,7 +50,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent whose input and output are Rust types; their schemas go on its card.
+    /// Creates an agent with Rust types as input and output; its card contains their schemas.
     pub fn new<I, O, F, Fut>(name: impl Into<String>, handler: F) -> Self
     where
         I: DeserializeOwned + JsonSchema,
@@ -64,7 +64,7 @@ impl Agent {
         Self::of(name.into(), Some(input), Some(output), handler::typed(handler))
     }
 
-    /// An agent over JSON, with schemas that are known at run time only.
+    /// Creates an agent with JSON values, for schemas that are only known at run time.
     pub fn dynamic<F, Fut>(
         name: impl Into<String>,
         input_schema: Option<Value>,
@@ -78,9 +78,10 @@ impl Agent {
         Self::of(name.into(), input_schema, output_schema, handler::dynamic(handler))
     }
 
-    /// An agent around a language model: the handler gives back the model's last message, whose marker
-    /// (`«result:artifact=NAME status=success»`) names an artifact of this task as the output. A message without a
-    /// usable marker, or with an output that breaks its schema, is tried again twice with [`Context::feedback`].
+    /// Creates an agent around a language model: the handler returns the model's last message,
+    /// whose marker (`«result:artifact=NAME status=success»`) names an artifact of this task as the
+    /// output. If the marker is unusable, or the output violates its schema, the handler is called
+    /// again up to twice with [`Context::feedback`].
     pub fn model<F, Fut>(
         name: impl Into<String>,
         input_schema: Option<Value>,
@@ -121,14 +122,14 @@ impl Agent {
         self
     }
 
-    /// Its own version.
+    /// Sets the version of the agent.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
         self
     }
 
-    /// One more skill on its card.
+    /// Adds a skill to its card.
     #[must_use]
     pub fn skill(mut self, id: impl Into<String>, description: impl Into<String>) -> Self {
         let id = id.into();
@@ -145,28 +146,28 @@ impl Agent {
         self
     }
 
-    /// One more skill on its card, in A2A's own shape.
+    /// Adds a skill to its card, in A2A's format.
     #[must_use]
     pub fn a2a_skill(mut self, skill: AgentSkill) -> Self {
         self.skills.push(skill);
         self
     }
 
-    /// How many tasks it works on at once, over all endpoints; at least one.
+    /// Sets the limit of concurrent tasks, over all endpoints; at least one.
     #[must_use]
     pub fn concurrency(mut self, tasks: usize) -> Self {
         self.concurrency = tasks.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
         self
     }
 
-    /// How executors reach it: through its queue (the default) or directly.
+    /// Sets how executors deliver tasks: through its queue (the default) or directly.
     #[must_use]
     pub fn delivery(mut self, delivery: Delivery) -> Self {
         self.delivery = delivery;
         self
     }
 
-    /// Whether executors may send tasks in the short form (the default), or ask through A2A alone.
+    /// Sets whether executors may send tasks in the short form (the default), or only through A2A.
     #[must_use]
     pub fn node_requests(mut self, taken: bool) -> Self {
         self.node_requests = taken;
@@ -180,28 +181,29 @@ impl Agent {
         self
     }
 
-    /// The longest time for one task; a task's own deadline may be earlier.
+    /// Sets the time limit of a task; its own deadline may be earlier.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// How long a stopping agent waits for what it has begun, before it gives it to others.
+    /// Sets the grace time for tasks in progress at shutdown, before other processes take them
+    /// over.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// How often the handler is called again when its output breaks the schema.
+    /// Sets how often the handler is called again when its output violates the schema.
     #[must_use]
     pub fn output_retries(mut self, retries: u32) -> Self {
         self.output_retries = retries;
         self
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -223,7 +225,7 @@ impl Agent {
         }
     }
 
-    /// The agent with its schemas compiled, or why it cannot be served.
+    /// Compiles the agent's schemas; fails if the agent cannot be served.
     pub(crate) fn compiled(self) -> Result<CompiledAgent, AgentError> {
         if self.name.is_empty() || self.name.len() > 255 || self.name.chars().any(char::is_control) {
             return Err(AgentError::Name(crate::failure::short(&self.name, 64)));
@@ -245,7 +247,7 @@ impl Agent {
     }
 }
 
-/// JSON Schema of the values that a type is read from.
+/// Returns the JSON Schema of values that a type is deserialized from.
 pub(crate) fn input_schema_of<I: JsonSchema>() -> Value {
     SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<I>().to_value()
 }
@@ -261,7 +263,7 @@ pub(crate) struct CompiledAgent {
     pub(crate) agent: Agent,
     pub(crate) input: Option<Schema>,
     pub(crate) output: Option<Schema>,
-    /// Schemas that requests bring along.
+    /// Schemas in requests.
     pub(crate) schemas: SchemaCache,
     pub(crate) figures: Arc<TaskFigures>,
     pub(crate) pace: Arc<HandlerPace>,

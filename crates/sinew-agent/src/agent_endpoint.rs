@@ -1,4 +1,4 @@
-//! The tasks of an agent behind its A2A endpoint: begun by messages, each known to its caller only.
+//! The tasks of an agent at its A2A endpoint: started by messages, each visible only to its caller.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,31 +32,31 @@ use crate::request;
 use crate::table::{Begin, Entry};
 use crate::task_properties::own_ids;
 
-/// How long an answer of another process that has not to wait for a task may take.
+/// Timeout of a reply from another process that does not depend on a task.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long another process may take to list its tasks.
+/// Timeout for another process to list its tasks.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time beyond that of a task, in which the process that holds it answers.
+/// Time after the end of a task in which the process that holds it replies.
 const TASK_GRACE: Duration = Duration::from_secs(5);
 
-/// How long the answer of another process is waited for.
+/// Timeout for the reply of another process.
 #[derive(Clone, Copy, Debug)]
 enum AnswerWait {
-    /// The answer does not wait for the task.
+    /// The reply does not wait for the task.
     AtOnce,
-    /// The answer waits for the task, which ends by itself within this time.
+    /// The reply waits for the task, which ends within this time.
     TaskEnd(Duration),
 }
 
 /// The tasks of one agent, as its callers see them.
 pub(crate) struct AgentTasks {
     host: Arc<AgentHost>,
-    /// Processes that calls for unknown tasks are passed on to; `None` for calls that another process passed on.
+    /// Processes to forward calls for unknown tasks to; `None` for forwarded calls.
     replicas: Option<Arc<Replicas>>,
 }
 
-/// Opens the endpoint and lists it for `nats micro ls`, `info` and `stats`. The figures of the service are those of calls;
-/// its `data` has those of all tasks, also from the queue.
+/// Opens the endpoint and lists it for `nats micro ls`, `info` and `stats`. The statistics of the
+/// service cover calls; its `data` covers all tasks, including those from the queue.
 pub(crate) async fn open(
     host: &Arc<AgentHost>,
     replicas: Option<Arc<Replicas>>,
@@ -83,13 +83,13 @@ pub(crate) async fn open(
     Ok(A2aEndpoint::new(tasks, calls, Some(listed)).tracked_by(host.going_on.clone()))
 }
 
-/// Answers the other processes of the agent, until the connection is closed.
+/// Serves the other processes of the agent, until the connection is closed.
 pub(crate) async fn serve_replicas(
     host: Arc<AgentHost>,
     replicas: Arc<Replicas>,
     mut endpoint: ReplicaEndpoint,
 ) {
-    // A call that was passed on is answered here, whatever becomes of its task.
+    // A forwarded call is answered here, whatever happens to its task.
     let tasks = Arc::new(AgentTasks { host: Arc::clone(&host), replicas: None });
     let calls = ForwardedCalls::new(tasks, host.going_on.clone());
     let mut beat = interval(CARD_INTERVAL);
@@ -200,7 +200,7 @@ impl A2aService for AgentTasks {
 }
 
 impl AgentTasks {
-    /// Has a call answered by the process that holds its task. `None` if this process answers it.
+    /// Forwards a call to the process that holds its task. `None` if this process answers it.
     async fn elsewhere(
         &self,
         call: &A2aCall,
@@ -213,7 +213,7 @@ impl AgentTasks {
             return None;
         }
         let task = TaskId::parse(task).ok()?;
-        // The body is taken before the call waits, which drops it.
+        // Copy the body before the call waits, which drops it.
         let passed = PassedCall::of(call);
         match wait {
             AnswerWait::AtOnce => Box::pin(replicas.pass_on(&passed, &task, need, ANSWER_TIMEOUT)).await,
@@ -228,8 +228,8 @@ impl AgentTasks {
         }
     }
 
-    /// The task that a message begins and that another process may know. `None` for a message of an execution that was not sent
-    /// before, and if there is no other process.
+    /// Returns the task that a message starts and that another process may know. `None` for a
+    /// message of an execution that was not sent before, and without other processes.
     fn own_task(&self, call: &A2aCall, params: &SendMessageRequest) -> Option<String> {
         self.replicas.as_ref().filter(|replicas| !replicas.is_alone())?;
         let find = |metadata: &Option<Value>| TaskExtra::find(metadata.as_ref());
@@ -243,7 +243,8 @@ impl AgentTasks {
         Some(task.as_str().to_owned())
     }
 
-    /// How long another process may take to answer a call that waits for its task: until the task has ended by itself.
+    /// Returns the timeout of another process for a call that waits for its task: until the task
+    /// must have ended.
     fn task_end(&self, call: &A2aCall) -> AnswerWait {
         let text = call.headers.get(header::DEADLINE).map(HeaderValue::as_str);
         let deadline = text.and_then(|ms| ms.parse().ok()).map(|ms| UNIX_EPOCH + Duration::from_millis(ms));
@@ -252,7 +253,7 @@ impl AgentTasks {
         AnswerWait::TaskEnd(left.unwrap_or(longest).min(longest).saturating_add(TASK_GRACE))
     }
 
-    /// Gives a task the answer to its question.
+    /// Passes the answer to the question of a task.
     fn answer_question(
         &self,
         caller: &Token,
@@ -286,7 +287,7 @@ impl AgentTasks {
         let mut asked_for =
             request::read(asked, ids, params, &call.headers).map_err(|fault| error_of(&fault))?;
         if asked_for.about.session.is_empty() {
-            // A caller that names no context gets one of its own.
+            // A caller that names no context gets a new one.
             asked_for.about.execution.as_str().clone_into(&mut asked_for.about.session);
         }
         caller.as_str().clone_into(&mut asked_for.about.caller);

@@ -1,4 +1,5 @@
-//! State that queue and A2A endpoint of an agent share: tasks, slots, and the way a task is carried out.
+//! State that the queue and the A2A endpoint of an agent share: tasks, slots, and how a task is
+//! processed.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -28,7 +29,7 @@ use crate::table::{Begin, Entry, Origin, TaskTable};
 use crate::task_properties::TaskProperties;
 use crate::work::{EndedTask, GivenUp, time_left, work};
 
-/// Open tasks beyond those that are worked on.
+/// Maximum number of open tasks beyond those in progress.
 pub(crate) const MOST_WAITING: usize = 1_024;
 
 /// One agent in one process.
@@ -40,15 +41,15 @@ pub(crate) struct AgentHost {
     pub(crate) peers: Peers,
     /// Cancelled when no new task is accepted.
     pub(crate) draining: CancellationToken,
-    /// Cancelled when waiting for tasks ends.
+    /// Cancelled when the grace time is over.
     pub(crate) halt: CancellationToken,
-    /// Everything that is going on.
+    /// Work in progress.
     pub(crate) going_on: TaskTracker,
-    /// Tasks that came in node requests.
+    /// Tasks from node requests.
     pub(crate) nodes: NodeTasks,
     /// Cancelled tasks that may still arrive.
     pub(crate) cancelled: CancelledTasks,
-    /// Places of tasks that are worked on.
+    /// Slots of tasks in progress.
     pub(crate) places: AgentSlots,
     pub(crate) outgoing: OutgoingEvents,
 }
@@ -78,7 +79,8 @@ impl AgentHost {
         Asked { namespace: self.mesh.namespace(), agent: &self.agent.agent.name }
     }
 
-    /// The task of a request: carried out from now on when it is new. `caller` is who asks at the A2A endpoint.
+    /// Returns the task of a request, and starts it if it is new. `caller` is the caller at the A2A
+    /// endpoint.
     pub(crate) fn begin(
         self: &Arc<Self>,
         request: Request,
@@ -97,7 +99,8 @@ impl AgentHost {
             Entry::new(origin.clone(), caller, &request.about, feed)
         });
         if let Begin::New(entry) = &begin {
-            // Read after the task is in the table: a cancellation that comes now finds it there.
+            // Check after the task is in the table, so that a cancellation that arrives now finds
+            // it there.
             if self.cancelled.contains(&request.about.execution, &request.about.task) {
                 entry.cancel.cancel();
             }
@@ -117,7 +120,7 @@ impl AgentHost {
     }
 
     async fn carry_out(&self, entry: Arc<Entry>, request: Request) {
-        // However this ends, nobody waits for it in vain.
+        // Dropped in any case, so that no caller waits in vain.
         let open = Open { host: self, entry: Some(entry) };
         let Some(entry) = open.entry.as_ref() else { return };
         let about = request.about.clone();
@@ -181,8 +184,9 @@ impl AgentHost {
         ended
     }
 
-    /// Drops a deadline that has passed, of a task that comes again and has steps. The task may have waited for a person, and
-    /// its owner has moved the deadline then; an owner for whom the time is over cancels the task.
+    /// Drops an expired deadline of a redelivered task with steps. If the task has waited for a
+    /// person, its owner has moved the deadline; an owner whose deadline has passed cancels the
+    /// task.
     pub(crate) async fn drop_passed_deadline(&self, about: &mut TaskProperties) {
         if about.deadline.is_none_or(|deadline| deadline > SystemTime::now()) {
             return;
@@ -193,7 +197,7 @@ impl AgentHost {
         }
     }
 
-    /// The input behind an address.
+    /// Fetches the input at an address.
     async fn fetch(&self, address: &str, until: Instant) -> Result<Value, Fault> {
         let bytes = tokio::select! {
             bytes = self.peers.fetch(address) => bytes.map_err(crate::Failure::into_fault)?,
@@ -202,14 +206,14 @@ impl AgentHost {
         read_unique(&bytes).map_err(|error| bad_json(BAD_INPUT, "input", &error))
     }
 
-    /// The time after which nobody waits for a task's answer any more.
+    /// Returns the time after which no caller waits for a task anymore.
     pub(crate) fn patience(&self, about: &TaskProperties) -> Duration {
         let left = about.deadline.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
         left.unwrap_or(self.agent.agent.timeout).min(self.agent.agent.timeout)
     }
 }
 
-/// A task that is being carried out; it is forgotten when this is dropped without an end.
+/// A task in progress; forgotten if this is dropped before its end.
 struct Open<'a> {
     host: &'a AgentHost,
     entry: Option<Arc<Entry>>,

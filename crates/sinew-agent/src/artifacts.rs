@@ -1,4 +1,4 @@
-//! The artifacts of one task: what the handler leaves, kept until its result goes out.
+//! The artifacts of one task: stored by the handler, kept until the result is published.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,9 +10,9 @@ use sinew_protocol::{Fault, FaultKind};
 
 use crate::failure::{ARTIFACTS, Failure};
 
-/// The most bytes that one task may leave.
+/// Maximum bytes of artifacts of one task.
 const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
-/// The most artifacts that one task may leave, versions counted.
+/// Maximum number of artifacts of one task, including versions.
 const MOST: usize = 200;
 
 /// One version of one artifact.
@@ -22,10 +22,10 @@ pub(crate) struct KeptVersion {
     pub(crate) bytes: Bytes,
 }
 
-/// The artifacts of a task. Versions count from 0 within it; clones share them.
+/// The artifacts of a task. Versions count from 0; clones share them.
 ///
-/// Nothing is stored for others before the task's result goes out: small artifacts travel in it, larger ones lie in the
-/// mesh's object store by then.
+/// Other processes see them once the task's result is published: it contains small artifacts and
+/// references larger ones in the mesh's object store.
 #[derive(Clone, Debug, Default)]
 pub struct Artifacts(Arc<Mutex<TaskArtifacts>>);
 
@@ -34,12 +34,12 @@ struct TaskArtifacts {
     kept: Vec<KeptVersion>,
     versions: BTreeMap<ArtifactName, u32>,
     bytes: usize,
-    /// Versions that lie in the object store, too.
+    /// Versions that are also in the object store.
     stored: BTreeSet<(ArtifactName, u32)>,
 }
 
 impl Artifacts {
-    /// Keeps bytes as the next version of a name.
+    /// Stores bytes as the next version of a name.
     pub fn put(
         &self,
         name: &str,
@@ -64,12 +64,12 @@ impl Artifacts {
         Ok(reference)
     }
 
-    /// Keeps a value as JSON.
+    /// Stores a value as JSON.
     pub fn put_json(&self, name: &str, value: &Value) -> Result<ArtifactRef, Failure> {
         self.put(name, "application/json", value.to_string())
     }
 
-    /// The bytes of a version that this task left; of the newest when none is named.
+    /// Returns the bytes of a version that this task stored; by default of the newest.
     pub fn get(&self, name: &str, version: Option<u32>) -> Result<Bytes, Failure> {
         self.find(name, version).map(|kept| kept.bytes).ok_or_else(|| {
             let named = version.map_or_else(String::new, |version| format!(":v{version}"));
@@ -91,7 +91,7 @@ impl Artifacts {
         all.kept.iter().rev().find(fits).cloned()
     }
 
-    /// Artifacts that no other process finds yet.
+    /// Returns artifacts that other processes cannot read yet.
     pub(crate) fn not_stored(&self) -> Vec<KeptVersion> {
         let all = self.shelf();
         let is_new = |kept: &&KeptVersion| !all.stored.contains(&(kept.meta.name.clone(), kept.meta.version));
@@ -102,7 +102,7 @@ impl Artifacts {
         self.shelf().stored.insert((meta.name.clone(), meta.version));
     }
 
-    /// Takes over a version that another process stored.
+    /// Adds a version that another process stored.
     pub(crate) fn restore(&self, meta: ArtifactMeta, bytes: Bytes) {
         let mut all = self.shelf();
         let place = (meta.name.clone(), meta.version);
@@ -125,7 +125,7 @@ impl Artifacts {
     }
 
     fn shelf(&self) -> std::sync::MutexGuard<'_, TaskArtifacts> {
-        // Every change of the shelf is complete before anything in it can panic.
+        // Every change is complete before anything can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
 //! The status of a task while an agent or workflow that it calls waits for a person.
 //!
-//! The task stays `working`, because its own caller cannot answer: the question is answered at the execution that asks it. The
-//! status message names the question and that execution.
+//! The task stays `working`, because its caller cannot answer: the question is answered at the
+//! execution that asks it. The status message names the question and that execution.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,12 +9,14 @@ use serde_json::{Value, json};
 use sinew_protocol::a2a::{Message, Part, PartContent, Task, TaskState};
 use sinew_protocol::task::METADATA;
 
-/// Member of the metadata of a status message: id of the task that asks the person, and the time until which it waits.
+/// Member of a status message's metadata: id of the task that asks the person, and the time until
+/// which it waits.
 const PERSON_WAIT: &str = "person_wait";
-/// Member with the time until which a task waits, in the metadata of a status message.
+/// Member of a status message's metadata: the time until which a task waits.
 const UNTIL: &str = "until";
 
-/// Returns the status message of a caller for a called task that waits for a person; `None` if the task does not wait.
+/// Returns the status message for a called task that waits for a person; `None` if it does not
+/// wait.
 pub(crate) fn wait_message(callee: &Task) -> Option<Message> {
     let status = &callee.status;
     let message = status.message.as_ref();
@@ -41,19 +43,19 @@ pub(crate) fn wait_message(callee: &Task) -> Option<Message> {
     }
 }
 
-/// Calls of a task whose callees wait for a person, with the messages to show.
+/// Calls of a task whose callees wait for a person, with their status messages.
 #[derive(Debug, Default)]
 pub(crate) struct CalleeWaits(Mutex<Vec<(String, Message)>>);
 
 impl CalleeWaits {
-    /// Enters or removes the message of a call.
+    /// Sets or removes the message of a call.
     pub(crate) fn set(&self, call: &str, wait: Option<Message>) {
         let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waits.retain(|(id, _)| id != call);
         waits.extend(wait.map(|message| (call.to_owned(), message)));
     }
 
-    /// Returns the message of the call that waits longest.
+    /// Returns the message of the call that has waited longest.
     pub(crate) fn oldest(&self) -> Option<Message> {
         let waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waits.first().map(|(_, message)| message.clone())

@@ -5,37 +5,37 @@ use std::sync::{Mutex, PoisonError};
 use sinew_protocol::a2a::Message;
 use tokio::sync::oneshot;
 
-/// The question that a task asks its caller now, if any.
+/// The open question of a task to its caller, if any.
 #[derive(Debug, Default)]
 pub(crate) struct CallerQuestion(Mutex<QuestionState>);
 
 #[derive(Debug, Default)]
 struct QuestionState {
     waiting: Option<oneshot::Sender<Message>>,
-    /// Id of the message that was taken last.
+    /// Id of the last accepted message.
     last_answer: Option<String>,
 }
 
-/// Fate of a message to a task.
+/// Result of a message to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerFate {
-    /// The task has it.
+    /// The task accepted it as the answer.
     Taken,
-    /// The task had it already: the caller sent it again.
+    /// A repetition of the accepted message.
     Repeated,
-    /// The task asks nothing.
+    /// The task has no open question.
     NotAsked,
 }
 
 impl CallerQuestion {
-    /// Opens the desk for an answer. A question that was open is asked no more.
+    /// Opens a question and returns its answer. It replaces an open question.
     pub(crate) fn open(&self) -> oneshot::Receiver<Message> {
         let (sender, receiver) = oneshot::channel();
         self.state().waiting = Some(sender);
         receiver
     }
 
-    /// Takes a message for the question that is open.
+    /// Passes a message to the open question.
     pub(crate) fn take(&self, message: Message) -> AnswerFate {
         let mut state = self.state();
         let id = message.id.0.clone();
@@ -48,7 +48,7 @@ impl CallerQuestion {
                 state.last_answer = Some(id);
                 AnswerFate::Taken
             }
-            // The handler waits no more.
+            // The handler no longer waits.
             Err(_) => AnswerFate::NotAsked,
         }
     }

@@ -1,7 +1,7 @@
 //! Cancelled tasks that this process has not received.
 //!
-//! A cancellation and the task itself take different ways, so either may arrive first. A task that arrives after its
-//! cancellation must not start.
+//! A cancellation and its task arrive on different subjects, in any order. A task that arrives
+//! after its cancellation must not start.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,10 +10,10 @@ use std::time::Duration;
 use sinew_protocol::{ExecutionId, TaskId};
 use tokio::time::Instant;
 
-/// How long a cancellation is remembered. Executors remove a task from its queue before they cancel it, so only a delivery
-/// that was on its way then comes later.
+/// Time for which a cancellation is remembered. Executors remove a task from its queue before they
+/// cancel it, so only a delivery that was already in flight arrives later.
 const MEMORY: Duration = Duration::from_secs(30);
-/// Cancellations that are remembered. One fail-fast may cancel thousands of tasks.
+/// Maximum number of remembered cancellations. One fail-fast may cancel thousands of tasks.
 const MAX_CANCELLATIONS: usize = 20_000;
 
 /// Recent cancellations.
@@ -27,7 +27,7 @@ struct Cancellations {
 }
 
 impl CancelledTasks {
-    /// Remembers the cancellation of a task by its execution.
+    /// Records the cancellation of a task by its execution.
     pub(crate) fn insert(&self, execution: &ExecutionId, task: &TaskId, now: Instant) {
         let mut known = self.lock();
         known.forget_old(now);
@@ -37,7 +37,7 @@ impl CancelledTasks {
         }
     }
 
-    /// Returns true if the task was cancelled by its execution a short time ago.
+    /// Returns true if the execution has cancelled the task recently.
     pub(crate) fn contains(&self, execution: &ExecutionId, task: &TaskId) -> bool {
         let known = self.lock();
         !known.tasks.is_empty() && known.tasks.contains(&(execution.clone(), task.clone()))

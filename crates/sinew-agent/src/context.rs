@@ -27,22 +27,22 @@ use crate::table::Entry;
 use crate::task_calls::{CallCounts, TaskCalls};
 use crate::task_properties::TaskProperties;
 
-/// Most bytes of the events of a result.
+/// Maximum bytes of the events of a result.
 const MAX_EVENTS_BYTES: usize = 128 << 10;
 
-/// The task a handler works on. Clones are the same task.
+/// The task of a handler. Clones are the same task.
 #[derive(Clone)]
 pub struct Context {
     inner: Arc<ContextState>,
     feedback: Arc<[String]>,
     retry: u32,
-    /// Steps of each name that the handler has begun in this call.
+    /// Steps of each name that the handler has started in this call.
     step_counts: Arc<Mutex<HashMap<String, u32>>>,
-    /// Key of a model's call of a function; none for handlers of tasks.
+    /// Key of a model's function call; `None` for handlers of tasks.
     call_key: Option<Arc<str>>,
 }
 
-/// The stream of progress of a task, opened when the handler first says something.
+/// The progress stream of a task, opened at the handler's first message.
 enum ProgressSource {
     None,
     Open(EventFeed),
@@ -54,11 +54,11 @@ struct ContextState {
     cancel: CancellationToken,
     artifacts: Artifacts,
     feed: ProgressSource,
-    /// The request around the input, once the handler has asked for it.
+    /// The context of the input, encoded on the handler's first request.
     worded: OnceLock<Value>,
     peers: Option<Peers>,
     usage: Mutex<Option<Value>>,
-    /// Events for the result, and their bytes.
+    /// Events for the result, and their size in bytes.
     events: Mutex<(Vec<Value>, usize)>,
     calls: CallCounts,
     steps: StepLog,
@@ -81,14 +81,15 @@ impl Context {
         Self::with_feed(about, cancel, feed, peers, None)
     }
 
-    /// The task of an entry in the table of this process.
+    /// Creates the context of a task in the table of this process.
     pub(crate) fn of_entry(about: TaskProperties, entry: &Arc<Entry>, peers: Peers) -> Self {
         let feed = ProgressSource::Open(entry.feed.clone());
         let caller = entry.has_caller().then(|| Arc::clone(entry));
         Self::with_feed(about, entry.cancel.clone(), feed, Some(peers), caller)
     }
 
-    /// The task of a node request; its stream of progress is opened when the handler says something.
+    /// Creates the context of a node request's task; its progress stream is opened at the handler's
+    /// first message.
     pub(crate) fn of_node(
         about: TaskProperties,
         cancel: CancellationToken,
@@ -135,12 +136,12 @@ impl Context {
         }
     }
 
-    /// The same task, tried again by the same agent.
+    /// Returns the same task for another attempt by the same agent.
     pub(crate) fn again(&self, retry: u32, feedback: Vec<String>) -> Self {
         Self { feedback: feedback.into(), retry, step_counts: Arc::default(), ..self.clone() }
     }
 
-    /// The same task, for a function that a model calls.
+    /// Returns the same task for a function that a model calls.
     #[cfg(feature = "files")]
     pub(crate) fn of_call(&self, key: &str) -> Self {
         Self { call_key: Some(key.into()), ..self.clone() }
@@ -150,54 +151,55 @@ impl Context {
         &self.inner.about
     }
 
-    /// Key of the model's call that a function of this program answers as a tool: the same for all tries of the call, also by
-    /// other processes, so that a receiver recognises a repeated one. `None` for handlers of tasks.
+    /// Returns the key of the model's call that a tool function answers: the same for all attempts
+    /// of the call, also by other processes, so that a receiver recognizes repetitions. `None` for
+    /// handlers of tasks.
     pub fn call_key(&self) -> Option<&str> {
         self.call_key.as_deref()
     }
 
-    /// The agent's own name.
+    /// Returns the agent's own name.
     pub fn agent(&self) -> &str {
         &self.inner.about.agent
     }
 
-    /// The execution the task belongs to.
+    /// Returns the execution of the task.
     pub fn execution(&self) -> &ExecutionId {
         &self.inner.about.execution
     }
 
-    /// The task: one per attempt. It may come again, always under this id.
+    /// Returns the id of the task: one per attempt, the same in all deliveries.
     pub fn task(&self) -> &TaskId {
         &self.inner.about.task
     }
 
-    /// Returns the key by which repeated effects are recognised: the same for all attempts of one activation.
+    /// Returns the key for deduplicating effects: the same for all attempts of one activation.
     pub fn activation(&self) -> &str {
         &self.inner.about.activation
     }
 
-    /// The attempt, counted from 1.
+    /// Returns the attempt, counted from 1.
     pub fn attempt(&self) -> u32 {
         self.inner.about.attempt
     }
 
-    /// The workflow that asks; empty when somebody else does.
+    /// Returns the calling workflow; empty for other callers.
     pub fn workflow(&self) -> &str {
         &self.inner.about.workflow
     }
 
-    /// The node that asks; empty when somebody else does.
+    /// Returns the calling node; empty for other callers.
     pub fn node(&self) -> &str {
         &self.inner.about.node
     }
 
-    /// The session (A2A context).
+    /// Returns the session (A2A context).
     pub fn session(&self) -> &str {
         &self.inner.about.session
     }
 
-    /// The log of the session that the task belongs to: one for each caller and A2A context. `None` outside a mesh, and where
-    /// the mesh keeps no steps.
+    /// Returns the log of the task's session: one for each caller and A2A context. `None` outside a
+    /// mesh, and if the mesh does not store steps.
     pub fn session_log(&self) -> Option<SessionLog> {
         let peers = self.inner.peers.as_ref()?;
         let about = &self.inner.about;
@@ -208,17 +210,17 @@ impl Context {
         Some(SessionLog::new(peers.steps()?, peers, &about.agent, &owner, &about.session))
     }
 
-    /// When the answer must be there.
+    /// Returns the deadline of the task.
     pub fn deadline(&self) -> Option<SystemTime> {
         self.inner.about.deadline
     }
 
-    /// Words for the agent, when the node has some.
+    /// Returns the node's instruction to the agent, if any.
     pub fn instruction(&self) -> Option<&str> {
         self.inner.about.instruction.as_deref()
     }
 
-    /// Returns the data that the workflow sends beside the input; null if it sends none.
+    /// Returns the data that the workflow sends next to the input; null if it sends none.
     pub fn context(&self) -> &Value {
         match &self.inner.about.surroundings {
             Some(surroundings) => self.inner.worded.get_or_init(|| surroundings.value(&self.inner.about)),
@@ -226,54 +228,57 @@ impl Context {
         }
     }
 
-    /// Returns the MCP servers that the workflow's file names for this task, by skill, with values of this process's
-    /// environment in the place of `${NAME}`. Each name goes to the hosts only that `references` binds it to; other names
-    /// fail, unless they have a default. No other text of a task is a reference. The result holds secrets: keep it out of
-    /// outputs, logs and errors.
+    /// Returns the MCP servers that the workflow file names for this task, by skill, with `${NAME}`
+    /// replaced by values of this process's environment. Each name is sent only to the hosts that
+    /// `references` binds it to; other names fail unless they have a default. No other text of a
+    /// task is a reference. The result contains secrets: keep it out of outputs, logs and errors.
     pub fn mcp_servers(&self, references: &HostReferences) -> Result<Map<String, Value>, VariableError> {
         let request = self.context().get("request").unwrap_or(&Value::Null);
         references.servers_of(request, &|name| std::env::var(name).ok(), &mut |_| {})
     }
 
-    /// The user on whose behalf the execution runs; empty if nobody is named.
+    /// Returns the user on whose behalf the execution runs; empty if none is named.
     pub fn user(&self) -> &str {
         self.context().get("user").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns the settings of that user for the request (`a2aUserConfig`); null if there are none.
+    /// Returns that user's settings for the request (`a2aUserConfig`); null if there are none.
     pub fn user_config(&self) -> &Value {
         static NONE: Value = Value::Null;
         self.context().get("user_config").unwrap_or(&NONE)
     }
 
-    /// The schema that replaces the agent's own for this input.
+    /// Returns the schema that replaces the agent's own for this input.
     pub fn input_schema(&self) -> Option<&Value> {
         self.inner.about.input_schema.as_ref()
     }
 
-    /// The schema that replaces the agent's own for this output.
+    /// Returns the schema that replaces the agent's own for this output.
     pub fn output_schema(&self) -> Option<&Value> {
         self.inner.about.output_schema.as_ref()
     }
 
-    /// How often this handler was called before for this task, because its output broke the schema.
+    /// Returns how often this handler was called before for this task because its output violated
+    /// the schema.
     pub fn retry(&self) -> u32 {
         self.retry
     }
 
-    /// Returns the defects of the previous output; empty on the first try.
+    /// Returns the defects of the previous output; empty on the first attempt.
     pub fn feedback(&self) -> &[String] {
         &self.feedback
     }
 
-    /// Fires when the task is given up: cancelled, too late, or the process ends. What comes after that is discarded.
+    /// Fires when the task is cancelled or past its deadline, or the process ends. Later results
+    /// are discarded.
     pub fn cancel(&self) -> &CancellationToken {
         &self.inner.cancel
     }
 
-    /// Tells people who watch what is going on. What they hear may be lost, and is dropped when it comes faster than the
-    /// mesh takes it. The newest messages, up to [`MAX_LOG_LINES`](sinew_protocol::task::MAX_LOG_LINES), are also kept with
-    /// the result: a text, the member `message` of an object, or the JSON of another value.
+    /// Publishes progress to subscribers. Delivery is not guaranteed: messages are dropped if they
+    /// are published faster than the mesh accepts them. The newest messages, up to
+    /// [`MAX_LOG_LINES`](sinew_protocol::task::MAX_LOG_LINES), are also stored with the result: a
+    /// text, the member `message` of an object, or the JSON of another value.
     pub fn progress(&self, value: impl Into<Value>) {
         let value = value.into();
         if !is_answer_piece(&value) {
@@ -291,7 +296,7 @@ impl Context {
         }
     }
 
-    /// Takes the messages that are kept with the result.
+    /// Takes the messages for the result.
     pub(crate) fn take_log(&self) -> Vec<LogLine> {
         self.log().take()
     }
@@ -300,7 +305,7 @@ impl Context {
         self.inner.log.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The stream of progress, if the handler has said something.
+    /// Returns the progress stream, if the handler has opened it.
     pub(crate) fn feed(&self) -> Option<&EventFeed> {
         match &self.inner.feed {
             ProgressSource::None => None,
@@ -309,18 +314,19 @@ impl Context {
         }
     }
 
-    /// Whether the handler has said something about its progress.
+    /// Returns whether the handler has published progress.
     pub(crate) fn has_feed(&self) -> bool {
         self.feed().is_some()
     }
 
-    /// Sets the cost of the work (tokens, money) for the result; the last call counts.
+    /// Sets the cost of the work (tokens, money) for the result; the last call wins.
     pub fn usage(&self, usage: Value) {
         *self.inner.usage.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(usage);
     }
 
-    /// Adds an event to the result, such as a call of a tool: rules of workflows may look at it. The events of a result have
-    /// at most 128 KiB together, and are at most [`MAX_EVENTS`](sinew_protocol::task::MAX_EVENTS); others are dropped.
+    /// Adds an event to the result, such as a tool call: rules of workflows can use it. The events
+    /// of a result are limited to 128 KiB in total and
+    /// [`MAX_EVENTS`](sinew_protocol::task::MAX_EVENTS) in number; others are dropped.
     pub fn event(&self, event: Value) {
         let mut told = self.inner.events.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (events, bytes) = &mut *told;
@@ -343,13 +349,14 @@ impl Context {
         self.inner.usage.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
     }
 
-    /// The artifacts of this task.
+    /// Returns the artifacts of this task.
     pub fn artifacts(&self) -> &Artifacts {
         &self.inner.artifacts
     }
 
-    /// Stores the artifacts of this task that no other process finds yet, and returns each with its address. Handlers that
-    /// record steps call this before a step names an artifact: what a process has in memory goes with it.
+    /// Stores the artifacts of this task that other processes cannot read yet, and returns each
+    /// with its address. Handlers that record steps call this before a step references an artifact:
+    /// the memory of a process is lost with it.
     pub async fn store_artifacts(&self) -> Result<Vec<(ArtifactMeta, String)>, Failure> {
         let Some(peers) = &self.inner.peers else { return Ok(Vec::new()) };
         let mut stored = Vec::new();
@@ -361,8 +368,8 @@ impl Context {
         Ok(stored)
     }
 
-    /// Takes over an artifact that another process of this agent stored, as the version that it was. Fails if there are no
-    /// such bytes at the address.
+    /// Adds an artifact that another process of this agent stored, with its version. Fails if the
+    /// address does not have these bytes.
     pub async fn restore_artifact(
         &self,
         name: &str,
@@ -376,7 +383,8 @@ impl Context {
         Ok(())
     }
 
-    /// The bytes behind an address (`artifact://…`) that the input names, checked against its sha256.
+    /// Fetches the bytes at an address (`artifact://…`) from the input, verified against its
+    /// sha256.
     pub async fn fetch(&self, address: &str) -> Result<Bytes, Failure> {
         match &self.inner.peers {
             Some(peers) => peers.fetch(address).await,
@@ -384,7 +392,7 @@ impl Context {
         }
     }
 
-    /// The agents and workflows that are online now, by name. Fails while their cards cannot be
+    /// Returns the agents and workflows that are online, by name. Fails while their cards cannot be
     /// read.
     pub async fn peers(&self) -> Result<Vec<AgentCard>, Failure> {
         match &self.inner.peers {
@@ -398,7 +406,8 @@ impl Context {
         TaskCalls { about, cancel, artifacts, calls, waits: None, entry: entry.as_deref() }
     }
 
-    /// Asks another agent at its A2A endpoint and waits for its output, until this task's own deadline at most.
+    /// Calls another agent at its A2A endpoint and waits for its output, at most until this task's
+    /// deadline.
     pub async fn call(&self, agent: &str, input: Value) -> Result<Value, Failure> {
         match &self.inner.peers {
             Some(peers) => peers.call(self.task_calls(), agent, input).await,
@@ -406,9 +415,9 @@ impl Context {
         }
     }
 
-    /// The same as [`call`](Self::call) under a key that is unique within this activation. All attempts of the activation
-    /// that call under the key are one call: the agent that was asked before answers without working again, even if the
-    /// input is worded in another way.
+    /// Like [`call`](Self::call), with a key that is unique within this activation. All calls with
+    /// the key, in all attempts of the activation, are one call: the called agent returns its
+    /// earlier answer without working again, even if the input is phrased differently.
     pub async fn call_keyed(&self, agent: &str, key: &str, input: Value) -> Result<Value, Failure> {
         match &self.inner.peers {
             Some(peers) => peers.call_keyed(self.task_calls(), agent, key, input).await?.result,
@@ -416,7 +425,8 @@ impl Context {
         }
     }
 
-    /// The same as [`call_keyed`](Self::call_keyed), with the tokens and cost that the other side tells, of failures too.
+    /// Like [`call_keyed`](Self::call_keyed), with the tokens and cost that the callee reports,
+    /// also for failures.
     pub async fn call_answer(&self, agent: &str, key: &str, input: Value) -> Result<CallAnswer, Failure> {
         match &self.inner.peers {
             Some(peers) => peers.call_keyed(self.task_calls(), agent, key, input).await,
@@ -424,8 +434,8 @@ impl Context {
         }
     }
 
-    /// The same until the token fires: the call is given up then. `waits` hears when the agent that is called waits for a person,
-    /// and when it does not any more.
+    /// Like [`call_answer`](Self::call_answer), cancelled when the token fires. `waits` is called
+    /// when the callee starts or stops waiting for a person.
     #[cfg(feature = "files")]
     pub(crate) async fn call_answer_until(
         &self,
@@ -440,10 +450,11 @@ impl Context {
         peers.call_keyed(calls, agent, key, input).await
     }
 
-    /// Asks a person, and waits for the answer without a place among the agent's tasks. The question is an execution of the
-    /// workflow `ask:person`: it is listed, answered and rejected like others that wait for people, and survives this
-    /// process. All attempts of the activation that ask under the key are one question. Fails with SINEW-5103 without a
-    /// mesh, or without the right to ask people.
+    /// Asks a person, and waits for the answer without occupying one of the agent's slots. The
+    /// question is an execution of the workflow `ask:person`: it is listed, answered and rejected
+    /// like others that wait for people, and survives this process. All questions with the key, in
+    /// all attempts of the activation, are one question. Fails with SINEW-5103 without a mesh, or
+    /// without the right to ask people.
     pub async fn ask_person(&self, key: &str, question: QuestionToPerson) -> Result<PersonAnswer, Failure> {
         let Some(peers) = &self.inner.peers else { return Err(offline(NO_PEER)) };
         let input = question.into_input(&[
@@ -460,14 +471,16 @@ impl Context {
         })?)
     }
 
-    /// Whether this task has a caller that can be asked: it came as a message at the A2A endpoint, not from an execution.
+    /// Returns whether this task has a caller that can be asked: it is an A2A message, not a task
+    /// of an execution.
     pub fn has_caller(&self) -> bool {
         self.inner.entry.is_some()
     }
 
-    /// Asks the caller of this task: the task is `input-required` with these parts, and the next message of the caller to it
-    /// is the answer. The task has no place among those of the agent meanwhile. Fails if the task comes from an execution
-    /// ([`has_caller`](Self::has_caller)), or is cancelled. The question lasts as long as this process.
+    /// Asks the caller of this task: the task becomes `input-required` with these parts, and the
+    /// caller's next message to it is the answer. The task occupies no slot meanwhile. Fails if the
+    /// task belongs to an execution ([`has_caller`](Self::has_caller)), or is cancelled. The
+    /// question ends with this process.
     pub async fn ask_caller(&self, parts: Vec<Part>, extensions: Vec<String>) -> Result<Message, Failure> {
         let Some(entry) = &self.inner.entry else {
             let text = "the task belongs to an execution, so it has no caller to ask";
@@ -489,8 +502,8 @@ impl Context {
         Box::pin(self.parked(waiting)).await
     }
 
-    /// The workflows and the other agents that are online now, as tools for a language model. Fails
-    /// while their cards cannot be read.
+    /// Returns the workflows and the other agents that are online, as tools for a language model.
+    /// Fails while their cards cannot be read.
     pub async fn tools(&self) -> Result<Vec<ToolDeclaration>, Failure> {
         match &self.inner.peers {
             Some(peers) => peers.tools(self.task_calls()).await,
@@ -498,7 +511,7 @@ impl Context {
         }
     }
 
-    /// Does what a language model asked of one of [`tools`](Self::tools).
+    /// Performs a language model's call of one of the [`tools`](Self::tools).
     pub async fn call_tool(&self, name: &str, arguments: &Value) -> Result<Value, Failure> {
         match &self.inner.peers {
             Some(peers) => peers.call_tool(self.task_calls(), name, arguments).await,
@@ -506,7 +519,7 @@ impl Context {
         }
     }
 
-    /// The steps of this task: work whose results are kept when the task comes again.
+    /// Returns the steps of this task: work whose results are kept when the task is redelivered.
     pub fn steps(&self) -> Steps {
         let book = self.inner.step_book.get_or_init(|| {
             let about = &self.inner.about;
@@ -521,18 +534,19 @@ impl Context {
         Steps::new(Arc::clone(book), Arc::clone(&self.step_counts))
     }
 
-    /// The log behind the steps of this task, for agents with records of their own.
+    /// Returns the step log of this task, for agents with their own records.
     pub fn step_log(&self) -> &StepLog {
         &self.inner.steps
     }
 
-    /// How often the queue has delivered this task, this time included; 0 if it came otherwise.
+    /// Returns how often the queue has delivered this task, including this time; 0 if it arrived
+    /// otherwise.
     pub fn delivery(&self) -> u64 {
         self.inner.about.delivery
     }
 
-    /// Waits for something that takes long and needs nothing of this process, such as a person or another agent, without
-    /// taking the place of another task. Afterwards the task waits for a free place again.
+    /// Waits for something that takes long and needs no resources of this process, such as a person
+    /// or another agent, without occupying a slot. Afterwards the task waits for a free slot.
     pub async fn parked<F: Future>(&self, waiting: F) -> F::Output {
         self.inner.slot.parked(waiting).await
     }
@@ -541,12 +555,12 @@ impl Context {
         &self.inner.slot
     }
 
-    /// The W3C trace context that the task came with.
+    /// Returns the W3C trace context of the task.
     pub fn trace_parent(&self) -> Option<&str> {
         self.inner.about.trace_parent.as_deref()
     }
 
-    /// A task outside any mesh, for tests of a handler: no peers, and progress goes nowhere.
+    /// Creates a task outside any mesh, for tests of a handler: without peers and progress.
     pub fn detached(agent: &str) -> Self {
         let execution = ExecutionId::of("detached", agent, "");
         let activation = sinew_protocol::ActivationKey::of::<&str>(&execution, agent, &[], 0);
@@ -563,7 +577,7 @@ fn offline(code: &'static str) -> Failure {
 
 impl std::fmt::Debug for Context {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Payloads stay out of logs.
+        // Payloads are not logged.
         f.debug_struct("Context")
             .field("agent", &self.inner.about.agent)
             .field("execution", &self.inner.about.execution)

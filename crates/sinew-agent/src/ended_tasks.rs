@@ -1,19 +1,19 @@
-//! Ended tasks in the order of their ends, and which of them a process forgets.
+//! Ended tasks in order, and which of them a process forgets.
 //!
-//! Results of executions are stored: their tasks come again within minutes or never. Tasks of callers are read later, so only
-//! number and size limit them.
+//! Results of executions are stored: their tasks are redelivered within minutes or never. Callers
+//! read their tasks later, so these are limited only by number and size.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Ended tasks that are remembered.
+/// Maximum number of remembered ended tasks.
 const MAX_ENDED_TASKS: usize = 10_000;
-/// Bytes of ended tasks that are remembered, as JSON.
+/// Maximum bytes of remembered ended tasks, as JSON.
 const MAX_BYTES: usize = 64 << 20;
-/// A task of an execution is remembered between one and two such times in which tasks end. A mesh that rests, or is away, makes
-/// none older: the tasks that come again are those from before its rest.
+/// A task of an execution is remembered for one to two of these periods. Only ends of tasks start a
+/// period, so an idle or unreachable mesh ages nothing: redelivered tasks are those from before.
 const GENERATION: Duration = Duration::from_mins(5);
 
 /// Keys of ended tasks.
@@ -22,9 +22,9 @@ pub(crate) struct EndedTasks<K> {
     of_executions: VecDeque<(K, usize)>,
     of_callers: VecDeque<(K, usize)>,
     bytes: usize,
-    /// Begin of the present generation; `None` before the first task has ended.
+    /// Start of the current generation; `None` before the first task has ended.
     generation_began: Option<Instant>,
-    /// Tasks of executions from the generation before.
+    /// Tasks of executions from the previous generation.
     aged: usize,
 }
 
@@ -45,7 +45,7 @@ impl<K> EndedTasks<K> {
         self.of_executions.len() + self.of_callers.len()
     }
 
-    /// Takes a task that has ended; gives those that are forgotten for it.
+    /// Adds an ended task; returns the tasks to forget.
     pub(crate) fn push(&mut self, key: K, size: usize, is_of_execution: bool, now: Instant) -> Vec<K> {
         let mut forgotten = Vec::new();
         let began = *self.generation_began.get_or_insert(now);
@@ -64,7 +64,7 @@ impl<K> EndedTasks<K> {
         forgotten
     }
 
-    /// Drops the oldest task of an execution; of a caller, if there is none.
+    /// Drops the oldest task of an execution, or else of a caller.
     fn drop_oldest(&mut self) -> Option<K> {
         let (key, size) = self.of_executions.pop_front().or_else(|| self.of_callers.pop_front())?;
         self.bytes -= size;
@@ -83,7 +83,7 @@ mod tests {
         assert!(ended.push("old", 1, true, start).is_empty());
         assert!(ended.push("caller's", 1, false, start).is_empty());
         assert!(ended.push("next", 1, true, start + GENERATION).is_empty(), "it is one generation old");
-        // A rest makes nothing older: only ends begin a generation.
+        // An idle period ages nothing: only ends start a generation.
         assert_eq!(ended.push("later", 1, true, start + 9 * GENERATION), ["old"]);
         assert_eq!(ended.push("last", 1, true, start + 10 * GENERATION), ["next"]);
         assert_eq!(ended.len(), 3);

@@ -1,16 +1,16 @@
-//! Why an agent cannot be served.
+//! Errors of serving an agent.
 
 use sinew_mesh::MeshError;
 use sinew_source::SchemaError;
 
-/// Why an agent cannot be served, or stopped being served.
+/// Reason why an agent cannot be served, or has stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
-    /// A name that nobody could call.
+    /// The name is invalid.
     #[error("{0:?} cannot name an agent: expected 1 to 255 bytes without control characters")]
     Name(String),
-    /// A schema that checks nothing.
+    /// A schema is unusable.
     #[error("the {which} schema of agent {agent:?} cannot be used: {reason}")]
     Schema {
         /// The agent.
@@ -20,20 +20,20 @@ pub enum AgentError {
         /// Defect of the schema.
         reason: SchemaError,
     },
-    /// A file that is not a valid agent; holds all that is wrong with it.
+    /// A file is not a valid agent; contains all its defects.
     #[cfg(feature = "files")]
     #[error("{0}")]
     File(String),
-    /// Functions for an agent that calls no language model.
+    /// The agent has functions, but calls no language model.
     #[cfg(feature = "files")]
     #[error(
         "agent {0:?} does not call a language model, so the functions of the program would never be called"
     )]
     NoModel(String),
-    /// The mesh.
+    /// The mesh failed.
     #[error(transparent)]
     Mesh(#[from] MeshError),
-    /// The process cannot listen for signals.
+    /// Signal handlers cannot be installed.
     #[error("cannot install the signal handlers: {0}")]
     Signals(#[from] std::io::Error),
 }

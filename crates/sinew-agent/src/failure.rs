@@ -1,4 +1,4 @@
-//! Why a handler did not answer, and the faults that the SDK itself words.
+//! Failures of handlers, and the faults that the SDK creates.
 
 use sinew_protocol::code;
 use std::any::Any;
@@ -9,41 +9,41 @@ use sinew_protocol::unique_keys::BadJson;
 use sinew_protocol::{Fault, FaultKind};
 use sinew_source::{Violation, violation_code};
 
-/// The handler said that its work failed.
+/// The handler reported a failure.
 pub(crate) const FAILED: &str = code::AGENT_WORK_FAILED.as_str();
 /// The handler panicked.
 pub(crate) const PANICKED: &str = code::AGENT_HANDLER_PANICKED.as_str();
-/// The input breaks its schema or type.
+/// The input violates its schema or type.
 pub(crate) const BAD_INPUT: &str = code::TASK_INPUT_BREAKS_AGENT_INPUT_SCHEMA.as_str();
-/// The output breaks its schema.
+/// The output violates its schema.
 pub(crate) const BAD_OUTPUT: &str = code::AGENT_OUTPUT_BREAKS_ITS_OUTPUT_SCHEMA.as_str();
-/// No answer before the deadline.
+/// The deadline has passed.
 pub(crate) const TOO_LATE: &str = code::AGENT_TOO_LATE.as_str();
-/// The caller gave the task up.
+/// The caller cancelled the task.
 pub(crate) const CANCELLED: &str = code::TASK_CANCELLED.as_str();
 /// A model's last message names no usable result.
 pub(crate) const NO_MARKER: &str = code::MODEL_RESULT_MISSING.as_str();
-/// The task came again and again.
+/// The task was redelivered too often.
 pub(crate) const POISON: &str = code::TASK_REDELIVERED_TOO_OFTEN.as_str();
 /// The task itself cannot be read.
 pub(crate) const UNREADABLE: &str = code::TASK_CANNOT_BE_READ.as_str();
-/// A task's artifacts are too large or its input cannot be had.
+/// A task's artifacts are too large, or its input cannot be fetched.
 pub(crate) const ARTIFACTS: &str = code::AGENT_ARTIFACTS_UNAVAILABLE.as_str();
-/// An agent is not there, or did not answer a call.
+/// An agent is offline or did not answer a call.
 pub(crate) const NO_PEER: &str = code::PEER_DID_NOT_ANSWER.as_str();
-/// The agent stops.
+/// The agent is shutting down.
 pub(crate) const STOPPING: &str = code::AGENT_STOPPING.as_str();
-/// The agent was built in a way that cannot be served.
+/// The agent is invalid.
 pub(crate) const BAD_AGENT: &str = code::AGENT_NOT_VALID.as_str();
-/// The agent has no room for another task.
+/// The agent has no capacity for another task.
 pub(crate) const BUSY: &str = code::AGENT_BUSY.as_str();
 
-/// The longest explanation that goes out, in characters.
+/// Maximum length of a message, in characters.
 const LONGEST: usize = 2_000;
-/// The most violations that go out.
+/// Maximum number of reported violations.
 const MOST_DETAILS: usize = 50;
 
-/// Why a handler has no output. Any error becomes one with `?`; [`Failure::new`] makes one of words.
+/// Failure of a handler. Any error converts with `?`; [`Failure::new`] creates one from a text.
 ///
 /// ```
 /// # use sinew_agent::Failure;
@@ -57,35 +57,35 @@ const MOST_DETAILS: usize = 50;
 pub struct Failure(Fault);
 
 impl Failure {
-    /// The work was tried and failed; a workflow's retry policy decides what follows.
+    /// Creates a failure of the work; the workflow's retry policy applies.
     pub fn new(message: impl Into<String>) -> Self {
         Self(bounded(Fault::failure(FAILED, message)))
     }
 
-    /// Returns a failure of the surroundings, such as a service that is away. Retryable.
+    /// Creates a retryable failure of the environment, such as an unavailable service.
     pub fn temporary(message: impl Into<String>) -> Self {
         Self(bounded(Fault::error(FAILED, message)))
     }
 
-    /// The same failure, never to be tried again.
+    /// Makes the failure non-retryable.
     #[must_use]
     pub fn for_good(self) -> Self {
         Self(self.0.with_retryable(false))
     }
 
-    /// The failure as others see it.
+    /// Returns the failure as a fault.
     pub const fn fault(&self) -> &Fault {
         &self.0
     }
 
-    /// The fault itself.
+    /// Converts the failure to a fault.
     pub fn into_fault(self) -> Fault {
         self.0
     }
 }
 
 impl<E: Error + 'static> From<E> for Failure {
-    /// The whole chain of causes in one line; a [`Fault`] stays what it is.
+    /// Joins the chain of causes in one line; a [`Fault`] remains unchanged.
     fn from(error: E) -> Self {
         if let Some(fault) = (&error as &dyn Any).downcast_ref::<Fault>() {
             return Self(bounded(fault.clone()));
@@ -101,7 +101,7 @@ impl<E: Error + 'static> From<E> for Failure {
     }
 }
 
-/// A fault that is small enough to travel with a result, whoever wrote its words.
+/// Truncates a fault, so that it fits into a result.
 pub(crate) fn bounded(mut fault: Fault) -> Fault {
     fault.message = short(&fault.message, LONGEST);
     fault.details.truncate(MOST_DETAILS);
@@ -117,12 +117,12 @@ pub(crate) fn no_peer(agent: &str, reason: &str, retryable: bool) -> Failure {
     Fault::error(NO_PEER, message).with_retryable(retryable).into()
 }
 
-/// Failure of a question to the mesh about its agents.
+/// Failure of reading the agents of the mesh.
 pub(crate) fn mesh_failed(error: MeshError) -> Failure {
     Fault::from(error).into()
 }
 
-/// At most so many characters, and a mark where something was left out.
+/// Truncates text to this number of characters, and marks the truncation.
 pub(crate) fn short(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),
@@ -130,7 +130,7 @@ pub(crate) fn short(text: &str, most: usize) -> String {
     }
 }
 
-/// The fault of a value that breaks a schema; `what` is `input` or `output`.
+/// Fault of a value that violates a schema; `what` is `input` or `output`.
 pub(crate) fn violations(code: &'static str, what: &str, found: &[Violation]) -> Fault {
     let line = |violation: &Violation| {
         let at = if violation.pointer.is_empty() { "(root)" } else { &violation.pointer };
@@ -142,25 +142,25 @@ pub(crate) fn violations(code: &'static str, what: &str, found: &[Violation]) ->
     )
 }
 
-/// The fault of a value that no `serde` type takes.
+/// Fault of a value that `serde` cannot deserialize.
 pub(crate) fn mistyped(code: &'static str, what: &str, error: &serde_json::Error) -> Fault {
     let fault = Fault::invalid(code, format!("the {what} does not have the expected type"));
     bounded(fault.with_details([short(&error.to_string(), 200)]))
 }
 
-/// The fault of bytes that are not JSON, or have a key twice.
+/// Fault of bytes that are not JSON, or have a duplicate key.
 pub(crate) fn bad_json(code: &'static str, what: &str, error: &BadJson) -> Fault {
     let fault = Fault::invalid(error.code(code), format!("the {what} is not usable JSON"));
     bounded(fault.with_details([short(&error.to_string(), 200)]))
 }
 
-/// Whether the same handler may try again to write a better output.
+/// Returns whether the handler may be called again for a better output.
 pub(crate) fn is_bad_output(fault: &Fault) -> bool {
     fault.kind == FaultKind::Invalid
         && matches!(fault.code.as_ref(), BAD_OUTPUT | NO_MARKER | BadJson::DUPLICATE_KEY)
 }
 
-/// Why a request's own schema cannot be used.
+/// Fault of an unusable schema in a request.
 pub(crate) fn bad_schema(code: &'static str, what: &str, error: &sinew_source::SchemaError) -> Fault {
     bounded(Fault::invalid(code, format!("the schema of the {what} cannot be used: {error}")))
 }

@@ -1,4 +1,4 @@
-//! Progress of a task for others: numbered A2A stream events on one core subject.
+//! Progress of a task: numbered A2A stream events on one core subject.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,10 +16,10 @@ use tokio::sync::mpsc;
 
 use crate::task_properties::TaskProperties;
 
-/// Events that wait for the connection; progress beyond that is dropped.
+/// Maximum number of events that wait for the connection; further progress is dropped.
 const WAITING: usize = 4_096;
 
-/// The way out of all feeds of a process.
+/// Sender for all feeds of a process.
 #[derive(Clone)]
 pub(crate) struct OutgoingEvents(mpsc::Sender<FeedPacket>);
 
@@ -30,7 +30,7 @@ struct FeedPacket {
 }
 
 impl OutgoingEvents {
-    /// Sends what feeds say, in order, until the last of them is gone.
+    /// Sends the events of all feeds in order, until the last feed is dropped.
     pub(crate) fn start(mesh: &Mesh) -> Self {
         let (sender, mut receiver) = mpsc::channel::<FeedPacket>(WAITING);
         let mesh = mesh.clone();
@@ -54,15 +54,15 @@ struct FeedState {
     subject: String,
     task: TaskId,
     session: ContextId,
-    /// An execution asked: it knows when the task began and is given the result itself. Nothing is told unless the handler
-    /// has something to say; then the end is, without the result.
+    /// For a task of an execution, which knows its start and receives its result: nothing is
+    /// published unless the handler reports progress; then the end follows, without the result.
     brief: bool,
-    /// The number of the last event, and whether it was the last of all.
+    /// Number of the last event, and whether it was the final one.
     last: Mutex<(u64, bool)>,
 }
 
 impl EventFeed {
-    /// The feed of a task; `brief` if its result reaches whoever asked in another way.
+    /// Creates the feed of a task; `brief` if the caller receives its result in another way.
     pub(crate) fn new(mesh: &Mesh, outgoing: &OutgoingEvents, about: &TaskProperties, brief: bool) -> Self {
         let subject = Subject::Progress { execution: about.execution.clone(), task: about.task.clone() };
         Self(Arc::new(FeedState {
@@ -75,12 +75,12 @@ impl EventFeed {
         }))
     }
 
-    /// The number of the newest event; 0 before the first.
+    /// Returns the number of the newest event; 0 before the first.
     pub(crate) fn seq(&self) -> u64 {
         self.last().0
     }
 
-    /// The task begins.
+    /// Reports the start of the task.
     pub(crate) fn begun(&self) {
         if self.0.brief {
             return;
@@ -88,7 +88,7 @@ impl EventFeed {
         self.status(TaskStatus::with_timestamp(TaskState::Working));
     }
 
-    /// The handler says something. Anything but a text travels as data.
+    /// Reports progress of the handler. Anything but text is sent as data.
     pub(crate) fn working(&self, value: Value) {
         let part = match value {
             Value::String(text) => Part::text(text),
@@ -100,7 +100,7 @@ impl EventFeed {
         self.status(status);
     }
 
-    /// The task asks its caller, or goes on with the answer.
+    /// Reports that the task asks its caller, or continues with the answer.
     pub(crate) fn changed(&self, status: TaskStatus) {
         self.status(status);
     }
@@ -122,7 +122,7 @@ impl EventFeed {
         if last.1 {
             return;
         }
-        // A number is used only for what goes out, so that a gap always means a loss on the way.
+        // Only sent events are numbered, so a gap always means a loss.
         let Ok(place) = self.0.outgoing.0.try_reserve() else {
             tracing::debug!(task = %self.0.task, "dropped progress because the connection is too slow");
             return;
@@ -131,7 +131,7 @@ impl EventFeed {
         place.send(self.packet(last.0, None, body));
     }
 
-    /// The task ended: its artifacts, then its last status. What comes after that is not sent.
+    /// Reports the end of the task: its artifacts, then its last status. Later events are not sent.
     pub(crate) async fn ended(&self, task: &Task) {
         let artifacts = task.artifacts.iter().flatten().filter(|_| !self.0.brief).map(|artifact| {
             StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
@@ -157,7 +157,7 @@ impl EventFeed {
                 metadata: metadata.filter(|_| !self.0.brief),
             })
         };
-        // Output that is too large for a stream stands in the task itself.
+        // Output that is too large for a stream is in the task itself.
         let small = |body: &Bytes| body.len() <= LARGEST_STATUS;
         let mut bodies: Vec<Bytes> = artifacts.filter_map(|event| body(&event)).filter(small).collect();
         let last = body(&status(task.metadata.clone())).filter(small);
@@ -194,12 +194,12 @@ impl EventFeed {
     }
 }
 
-/// The event as JSON; plain data can always be written.
+/// Encodes the event as JSON; plain data cannot fail.
 fn body(event: &StreamResponse) -> Option<Bytes> {
     serde_json::to_vec(event).ok().map(Bytes::from)
 }
 
-/// The word for a state, in lower case.
+/// Returns the name of a state, in lower case.
 pub(crate) const fn state_word(state: TaskState) -> &'static str {
     match state {
         TaskState::Submitted => "submitted",

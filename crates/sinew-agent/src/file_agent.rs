@@ -1,4 +1,5 @@
-//! Agents of files on a mesh: the file says what the agent is, and functions of this program are further tools of its model.
+//! Agents of files on a mesh: the file defines the agent, and functions of this program are
+//! additional tools of its model.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +32,7 @@ use crate::person_question::QuestionToPerson;
 use crate::session_log::SessionLog;
 use crate::step_log::AppendOutcome;
 
-/// Time for the last messages of a call to be passed on.
+/// Time for forwarding the last messages of a call.
 const MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An agent of a file, ready to be served.
@@ -67,7 +68,7 @@ struct FunctionTool {
 }
 
 impl Agent {
-    /// An agent of a file (`NAME.agent.yaml`). Fails with all that is wrong with the file.
+    /// Loads an agent from a file (`NAME.agent.yaml`). Fails with all defects of the file.
     pub fn from_file(path: impl AsRef<Path>) -> Result<FileAgent, AgentError> {
         let loaded = sinew_agents::Agent::load(path.as_ref());
         let agent = loaded.map_err(|found| AgentError::File(sinew_source::render_text(&found, false)))?;
@@ -76,15 +77,16 @@ impl Agent {
 }
 
 impl FileAgent {
-    /// An agent that was loaded.
+    /// Creates an agent that was already loaded.
     pub fn of(agent: Arc<sinew_agents::Agent>) -> Self {
         Self { agent, tools: Vec::new() }
     }
 
-    /// Adds a function that the model of the agent may call, beside the tools of the file. Its arguments are a Rust type, whose
-    /// schema the model is told and calls are checked against. `effect` says what a repeated call does: a function that acts is
-    /// called at most once for each call of the model, and stands behind the file's rule for taint. A failure is told to the
-    /// model. Only agents that call a language model can be served with functions.
+    /// Adds a function that the agent's model may call, in addition to the tools of the file. Its
+    /// arguments are a Rust type, whose schema is sent to the model and validates calls. `effect`
+    /// states what a repeated call does: a function with side effects is called at most once for
+    /// each call of the model, and is subject to the file's taint rule. Failures are returned to
+    /// the model. Only agents that call a language model can have functions.
     #[must_use]
     pub fn tool<I, O, F, Fut>(
         mut self,
@@ -105,7 +107,8 @@ impl FileAgent {
         self
     }
 
-    /// Connects as the environment says, and serves until the process is asked to end (SIGTERM, Ctrl-C).
+    /// Connects as configured in the environment, and serves until the process is signalled
+    /// (SIGTERM, Ctrl-C).
     pub async fn run(self) -> Result<(), AgentError> {
         self.discovered().await?.run().await
     }
@@ -115,7 +118,7 @@ impl FileAgent {
         self.discovered().await?.serve(mesh, shutdown).await
     }
 
-    /// The agent, once it knows the tools that it announces.
+    /// Completes the agent with the tools that it announces.
     async fn discovered(self) -> Result<Agent, AgentError> {
         if !self.tools.is_empty() && !self.agent.is_model() {
             return Err(AgentError::NoModel(self.agent.name().to_owned()));
@@ -129,7 +132,7 @@ impl FileAgent {
         Ok(self.into_agent())
     }
 
-    /// Returns it as an agent like others, whose builder has further settings.
+    /// Converts it to a regular agent, whose builder has further settings.
     pub fn into_agent(self) -> Agent {
         let Self { agent, tools } = self;
         let (inner, tools): (_, Arc<[FunctionTool]>) = (Arc::clone(&agent), tools.into());
@@ -169,11 +172,12 @@ async fn answer(
     call.input_schema = context.input_schema().cloned();
     call.output_schema = context.output_schema().cloned();
     if !agent.is_model() {
-        // The clock of a conversation stops while a person is waited for; the SDK knows when it is over.
+        // A conversation's clock stops while a person is awaited; the SDK applies the deadline.
         call.timeout = context.deadline().map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
     }
     call.context = match context.context() {
-        // An execution words it as the in-process driver does, so that an agent cannot tell where it works.
+        // An execution encodes the context like the in-process driver, so that an agent cannot
+        // distinguish them.
         worded if worded.get("request").is_some() => worded.clone(),
         other => json!({
             "workflow": context.workflow(),
@@ -187,12 +191,12 @@ async fn answer(
     };
     call.cancel = context.cancel().clone();
     call.delivery = context.delivery();
-    // The SDK has as many places, and frees those of tasks that wait for others.
+    // The SDK has as many slots, and releases those of waiting tasks.
     call.limited_by_caller = true;
     let (sender, mut said) = tokio::sync::mpsc::unbounded_channel();
     call.progress = sender;
     let told = context.clone();
-    // Ends with the call: its sender goes away with it.
+    // Ends with the call, which drops the sender.
     let forwarded = tokio::spawn(async move {
         while let Some(value) = said.recv().await {
             told.progress(value);
@@ -212,7 +216,7 @@ async fn answer(
     }
     let told = UsageOnDrop { usage: Arc::clone(&call.usage), context: context.clone() };
     let reply = agent.call(call).await;
-    // The result takes the messages along.
+    // The messages are part of the result.
     let _ = tokio::time::timeout(MESSAGES_TIMEOUT, forwarded).await;
     drop(told);
     let reply = reply?;
@@ -250,7 +254,7 @@ impl HostTools for TaskTools {
     }
 }
 
-/// Tells what a call has used, also if it fails or is given up.
+/// Reports the usage of a call, also if it fails or is cancelled.
 struct UsageOnDrop {
     usage: Arc<Mutex<Value>>,
     context: Context,
@@ -265,7 +269,7 @@ impl Drop for UsageOnDrop {
     }
 }
 
-/// The agents and workflows of the mesh as peers of a model agent.
+/// Agents and workflows of the mesh as peers of a model agent.
 struct MeshPeers(Context);
 
 impl Peers for MeshPeers {
@@ -305,7 +309,7 @@ impl Peers for MeshPeers {
     }
 }
 
-/// The people of the mesh: questions to them are executions that wait for a person.
+/// People of the mesh: questions to them are executions that wait for a person.
 struct MeshPeople(Context);
 
 impl People for MeshPeople {
@@ -350,7 +354,7 @@ fn described(card: &AgentCard) -> PeerDescription {
     }
 }
 
-/// The log of a task's activation as the log of a conversation.
+/// The log of a task's activation, as the log of a conversation.
 struct TaskSteps {
     context: Context,
     keep: Option<Duration>,
@@ -398,7 +402,7 @@ impl Steps for TaskSteps {
     }
 }
 
-/// The place behind a record where tests end the process.
+/// Crash point after a record, for tests.
 fn crash_point(record: &StepBody) -> &'static str {
     match record {
         StepBody::Begin(_) => "conversation.begin",
@@ -413,7 +417,7 @@ fn crash_point(record: &StepBody) -> &'static str {
     }
 }
 
-/// The session of a task as the session of a conversation.
+/// The session of a task, as the session of a conversation.
 struct TaskSession {
     log: SessionLog,
     keep: Duration,
@@ -426,7 +430,8 @@ impl Sessions for TaskSession {
             let records = records.map_err(Failure::into_fault)?;
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let oldest = u64::try_from(since.saturating_sub(self.keep).as_millis()).unwrap_or_default();
-            // A record that cannot be read is of another version: the conversation goes on without it.
+            // An unreadable record belongs to another version: the conversation continues without
+            // it.
             let turns =
                 records.iter().filter_map(|record| serde_json::from_slice::<SessionTurn>(record).ok());
             Ok(turns.filter(|turn| turn.at >= oldest).collect())
@@ -445,7 +450,8 @@ impl Sessions for TaskSession {
     }
 }
 
-/// Artifacts of a ready-made agent travel with its result; those that steps name are stored at once.
+/// Artifacts of a ready-made agent are published with its result; those referenced by steps are
+/// stored immediately.
 struct TaskArtifacts(Context);
 
 impl Artifacts for TaskArtifacts {

@@ -1,4 +1,4 @@
-//! Handlers of any type behind one shape.
+//! Handlers of any type in a common form.
 
 use std::future::{Future, ready};
 use std::sync::Arc;
@@ -22,13 +22,13 @@ pub(crate) enum HandlerOutput {
     Text(String),
 }
 
-/// A handler as the doors see it.
+/// A handler in its common form.
 pub(crate) type Handler = Arc<dyn Fn(Value, Context) -> HandlerCall + Send + Sync>;
 
 /// A call of a handler.
 pub(crate) type HandlerCall = BoxFuture<'static, Result<HandlerOutput, Fault>>;
 
-/// A function from one type to another.
+/// Wraps a function with typed input and output.
 pub(crate) fn typed<I, O, F, Fut>(handler: F) -> Handler
 where
     I: DeserializeOwned,
@@ -49,7 +49,7 @@ where
     })
 }
 
-/// A function over JSON.
+/// Wraps a function with JSON values.
 pub(crate) fn dynamic<F, Fut>(handler: F) -> Handler
 where
     F: Fn(Value, Context) -> Fut + Send + Sync + 'static,
@@ -62,7 +62,7 @@ where
     })
 }
 
-/// A function that ends with a language model's message.
+/// Wraps a function that returns a language model's message.
 pub(crate) fn model<F, Fut>(handler: F) -> Handler
 where
     F: Fn(Value, Context) -> Fut + Send + Sync + 'static,

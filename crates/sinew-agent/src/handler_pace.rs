@@ -1,4 +1,4 @@
-//! Where a handler is polled: in place while it is quick, beside everything else once it has blocked.
+//! Where a handler is polled: inline while it is quick, in a separate task once it has blocked.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,19 +12,20 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::handler::{HandlerCall, HandlerOutput};
 
-/// Longest time that a poll of a handler may take and still count as quick.
+/// Maximum duration of a quick poll.
 const MAX_POLL_TIME: Duration = Duration::from_millis(1);
-/// Quick polls in a row after which a handler that was slow is trusted again: on a busy machine any poll may be interrupted.
+/// Consecutive quick polls after which a slow handler counts as quick: on a busy machine any poll
+/// may be interrupted.
 const POLLS_OF_TRUST: u32 = 256;
 
-/// How long the polls of a handler took lately.
+/// Recent poll durations of a handler.
 #[derive(Debug)]
 pub(crate) struct HandlerPace {
-    /// Quick polls that are still to be seen before the handler counts as quick.
+    /// Quick polls that are required before the handler counts as quick.
     distrust: AtomicU32,
 }
 
-/// A handler that was never called counts as slow: the first call may block, and the heartbeats of its task with it.
+/// A new handler counts as slow: the first call may block, and with it the heartbeats of its task.
 impl Default for HandlerPace {
     fn default() -> Self {
         Self { distrust: AtomicU32::new(POLLS_OF_TRUST) }
@@ -32,12 +33,12 @@ impl Default for HandlerPace {
 }
 
 impl HandlerPace {
-    /// Whether a poll of the handler may keep others waiting.
+    /// Returns whether a poll of the handler may block other work.
     pub(crate) fn is_slow(&self) -> bool {
         self.distrust.load(Ordering::Relaxed) > 0
     }
 
-    /// Polls by `poll` and remembers how long it took.
+    /// Polls with `poll` and records its duration.
     pub(crate) fn timed<T>(&self, poll: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let polled = poll();
@@ -55,7 +56,8 @@ impl HandlerPace {
     }
 }
 
-/// A call of a handler on a task of its own, which takes no thread from other tasks while the handler is slow.
+/// A handler call in a separate task, which blocks no thread of other tasks while the handler is
+/// slow.
 pub(crate) struct PacedCall {
     call: HandlerCall,
     pace: Arc<HandlerPace>,
@@ -73,9 +75,9 @@ impl Future for PacedCall {
     fn poll(self: Pin<&mut Self>, cx: &mut PollContext<'_>) -> Poll<Self::Output> {
         let Self { call, pace } = self.get_mut();
         let mut poll = || pace.timed(|| call.as_mut().poll(cx));
-        // A worker thread that blocks may be the one that hears the sockets, and keeps the last task that it woke: the
-        // runtime stands still though other threads are idle. Its work is handed to another thread first. A runtime
-        // with one thread has none to hand it to.
+        // A blocking worker thread may be the one that drives the sockets, and keeps the last task
+        // that it woke: then the runtime stops although other threads are idle. So its work is
+        // first moved to another thread, unless the runtime has only one.
         if pace.is_slow() && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
             tokio::task::block_in_place(poll)
         } else {
@@ -108,7 +110,7 @@ mod tests {
         assert!(!pace.is_slow());
     }
 
-    /// Fails by standing still without `block_in_place`: the handler keeps the thread that hears for the others.
+    /// Hangs without `block_in_place`: the handler blocks the thread that drives the other tasks.
     #[test]
     fn a_slow_handler_leaves_its_thread_to_others() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -121,7 +123,7 @@ mod tests {
                 Ok(HandlerOutput::Text("released".to_owned()))
             });
             let blocked = tokio::spawn(PacedCall::new(call, &pace));
-            // The only worker thread runs this task after the one that blocks.
+            // The only worker thread runs this task after the blocking one.
             tokio::spawn(async move { release.send(()).unwrap() }).await.unwrap();
             assert!(matches!(blocked.await.unwrap(), Ok(HandlerOutput::Text(text)) if text == "released"));
         });

@@ -1,29 +1,34 @@
-//! The SDK: an agent is a function from a typed input to a typed output; the rest is here.
+//! The SDK: an agent is a function from a typed input to a typed output.
 //!
-//! Place in the flow: tasks come from the agent's queue or at its A2A endpoint, the function answers, the result goes
-//! to the subject that the task names.
+//! Tasks arrive from the agent's queue or at its A2A endpoint; the result is published to the
+//! subject that the task names.
 //!
-//! It never answers a task twice with two different results, and never runs one without checking its input.
+//! The SDK never answers a task with two different results, and never runs one without validating
+//! its input.
 //!
 //! ```no_run
 #![doc = include_str!("../examples/greeter.rs")]
 //! ```
 //!
-//! With a NATS server and a provisioned mesh (`sinew dev`), `cargo run --example greeter` serves it. What comes in is
-//! checked against the schema of `Greet` before the function sees it; what it returns, against that of `Greeting`.
+//! With a NATS server and a provisioned mesh (`sinew dev`), `cargo run --example greeter` serves
+//! it. The schema of `Greet` validates the input before the function is called, and that of
+//! `Greeting` validates its output.
 //!
-//! - A task that comes again (its process died, a message was lost) is answered, not done again, while this process
-//!   remembers it. Effects outside are deduplicated on [`Context::activation`].
-//! - [`Context::steps`] keeps the results of parts of the work on the mesh: a task that comes again to any process goes on
-//!   behind them.
-//! - [`Context`] has the deadline, the cancellation token, progress, artifacts, and the other agents and workflows.
-//! - [`Agent::dynamic`] takes JSON with schemas known at run time, [`Agent::model`] a language model's last message.
-//! - With the feature `files`, `Agent::from_file` serves an agent of a file; functions of the program are further tools of its
-//!   language model.
-//! - A function that blocks its thread for more than a millisecond is called beside the others from then on; work that takes a
-//!   processor for longer, or that may block for ever, belongs into `tokio::task::spawn_blocking`. A runtime with one thread
-//!   stands still while a function blocks it.
-//! - The process ends gracefully on SIGTERM: it takes nothing new, finishes what runs, gives the rest back.
+//! - A redelivered task (its process crashed, a message was lost) is answered without repeating the
+//!   work while this process remembers it. Deduplicate external effects by [`Context::activation`].
+//! - [`Context::steps`] stores the results of parts of the work on the mesh: a redelivered task
+//!   continues after them in any process.
+//! - [`Context`] contains the deadline, the cancellation token, progress, artifacts, and the other
+//!   agents and workflows.
+//! - [`Agent::dynamic`] accepts JSON with schemas known at run time, [`Agent::model`] a language
+//!   model's last message.
+//! - With the feature `files`, `Agent::from_file` serves an agent of a file; functions of the
+//!   program are additional tools of its language model.
+//! - A function that blocks its thread for more than a millisecond is called in a separate task
+//!   from then on; work that needs a processor for longer, or that may block forever, belongs in
+//!   `tokio::task::spawn_blocking`. A function that blocks a single-threaded runtime stops it.
+//! - The process shuts down gracefully on SIGTERM: it accepts no new tasks, completes those in
+//!   progress, and returns the others.
 
 mod agent;
 mod agent_endpoint;

@@ -1,7 +1,9 @@
-//! The node endpoint: tasks of executions in the short form, answered in place while the handler is quick.
+//! The node endpoint: tasks of executions in the short form, answered inline while the handler is
+//! quick.
 //!
-//! The endpoint polls the handler once. An answer that is ready then leaves without a task of its own; a handler that has
-//! to wait goes on in a task. A handler that kept the endpoint waiting does not run in place again until it was quick for long.
+//! The endpoint polls the handler once. An answer that is then ready is sent without a separate
+//! task; otherwise the handler continues in a task. A handler that has blocked the endpoint does
+//! not run inline until it was quick for long.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -29,17 +31,17 @@ use crate::reply;
 use crate::task_properties::{Surroundings, TaskProperties};
 use crate::work::{EndedTask, FirstCall, GivenUp, begin_call, check_input, check_output, go_on, output_name};
 
-/// Shortest wait before an executor offers a refused task again, in milliseconds.
+/// Minimum time before an executor repeats a refused task, in milliseconds.
 const BUSY_RETRY_MS: u64 = 1_000;
 
-/// A task of a node request.
+/// A task from a node request.
 pub(crate) struct NodeWork {
     pub(crate) about: TaskProperties,
     pub(crate) input: Value,
 }
 
 impl NodeWork {
-    /// Reads a request for this agent.
+    /// Parses a request for this agent.
     pub(crate) fn read(agent: &str, body: &[u8]) -> Result<Self, Fault> {
         let request = WorkflowNodeRequest::read(body)
             .map_err(|bad| Fault::invalid(UNREADABLE, format!("the task is not a valid request: {bad}")))?;
@@ -70,7 +72,8 @@ impl NodeWork {
     }
 }
 
-/// Answers tasks until the agent drains; then refuses those that are here already, so that other replicas get them.
+/// Answers tasks until the agent drains; then refuses those that have arrived, so that other
+/// replicas get them.
 pub(crate) async fn serve(host: Arc<AgentHost>, mut endpoint: NodeEndpoint, replicas: Option<Arc<Replicas>>) {
     let mut draining = std::pin::pin!(host.draining.cancelled());
     loop {
@@ -114,7 +117,7 @@ async fn take(host: &Arc<AgentHost>, task: NodeTask, replicas: Option<&Arc<Repli
     let Some(replicas) = replicas.map(Arc::clone) else {
         return begin(host, work, listener, max_open).await;
     };
-    // Another process may be working on it; the endpoint does not wait for the others.
+    // Another process may be working on it; the endpoint does not wait for its reply.
     let (asking, tracker) = (Arc::clone(host), host.going_on.clone());
     tracker.spawn(async move {
         if replicas.works_elsewhere(&work.about.task, &reply).await {
@@ -128,7 +131,8 @@ async fn take(host: &Arc<AgentHost>, task: NodeTask, replicas: Option<&Arc<Repli
     });
 }
 
-/// Lets an executor hear how a task ends that this process works on or has done. Returns whether it is such a task.
+/// Subscribes an executor to the result of a task that this process runs or has completed. Returns
+/// whether it is such a task.
 pub(crate) async fn join(host: &AgentHost, task: &TaskId, result: &str) -> bool {
     if !host.mesh.services().may_answer(result) {
         return false;
@@ -143,7 +147,7 @@ pub(crate) async fn join(host: &AgentHost, task: &TaskId, result: &str) -> bool 
     }
 }
 
-/// Begins a task, or answers it if it is known; the listener is told how it ends.
+/// Starts a task, or answers it if it is known; the listener receives its result.
 pub(crate) async fn begin(host: &Arc<AgentHost>, work: NodeWork, listener: AnswerListener, max_open: usize) {
     let id = work.about.task.clone();
     match host.nodes.begin(&work.about.execution, &id, listener, max_open) {
@@ -154,7 +158,8 @@ pub(crate) async fn begin(host: &Arc<AgentHost>, work: NodeWork, listener: Answe
             answer(host, listener, &id, refusal(&id, &fault.with_retry_after_ms(BUSY_RETRY_MS))).await;
         }
         NodeStart::New(cancel) => {
-            // Read after the task is in the table: a cancellation that comes now finds it there.
+            // Check after the task is in the table, so that a cancellation that arrives now finds
+            // it there.
             if host.cancelled.contains(&work.about.execution, &id) {
                 cancel.cancel();
             }
@@ -166,7 +171,7 @@ pub(crate) async fn begin(host: &Arc<AgentHost>, work: NodeWork, listener: Answe
     }
 }
 
-/// Runs a task as far as it goes without waiting. `None` if the rest is done elsewhere.
+/// Runs a task until it waits. `None` if it continues in a separate task.
 fn run(host: &Arc<AgentHost>, context: Context, input: Value) -> Option<Bytes> {
     let agent = &host.agent;
     let arrived = std::time::Instant::now();
@@ -181,7 +186,8 @@ fn run(host: &Arc<AgentHost>, context: Context, input: Value) -> Option<Bytes> {
     if context.cancel().is_cancelled() {
         return failed(Fault::cancelled(CANCELLED, "the task was cancelled before it started"));
     }
-    // Checks against schemas of others may take milliseconds: other tasks do not wait for them.
+    // Validation against schemas from requests may take milliseconds, so it must not delay other
+    // tasks.
     let brings_schema = context.input_schema().is_some() || context.output_schema().is_some();
     let slot = match Arc::clone(&host.places.working).try_acquire_owned() {
         Ok(slot) if !agent.pace.is_slow() && !brings_schema => slot,
@@ -217,7 +223,7 @@ fn run(host: &Arc<AgentHost>, context: Context, input: Value) -> Option<Bytes> {
             result.usage = reply::usage(&context);
             result.worked_ms = Some(u64::try_from(arrived.elapsed().as_millis()).unwrap_or(u64::MAX));
             let answer = result.to_bytes();
-            // A larger output lies in the object store, as the output of any task does.
+            // Larger output is in the object store, like that of any task.
             if answer.len() <= INLINE_LIMIT {
                 ended(None);
                 return Some(answer.into());
@@ -233,7 +239,7 @@ fn run(host: &Arc<AgentHost>, context: Context, input: Value) -> Option<Bytes> {
     None
 }
 
-/// Goes on with a task beside the endpoint.
+/// Continues a task outside the endpoint.
 fn spawn(
     host: &Arc<AgentHost>,
     context: Context,
@@ -254,7 +260,7 @@ async fn carry_out(
     slot: Option<OwnedSemaphorePermit>,
 ) {
     let id = context.task();
-    // However this ends, nobody waits for the answer in vain.
+    // Dropped in any case, so that no caller waits in vain.
     let guard = OpenNodeTask { host, id };
     let timer = host.agent.figures.begin(&host.agent.agent.name);
     let ended = match attempt(host, context, &input, first, slot).await {
@@ -263,7 +269,7 @@ async fn carry_out(
     };
     timer.end(ended.result.as_ref().err());
     ended.log_failure(context);
-    // A task may work or wait for long: the memory for its end is there only at its end.
+    // Boxed, because a task may take long, and memory for its end is only needed then.
     let body = Box::pin(reply::node_result(&host.mesh, context, &ended, &host.halt)).await;
     drop(guard);
     if let Some(feed) = context.feed() {
@@ -272,7 +278,7 @@ async fn carry_out(
     Box::pin(end(host, id, body)).await;
 }
 
-/// Forgets a task that this process has no answer to.
+/// Forgets a task that this process does not answer.
 async fn give_up(host: &AgentHost, id: &TaskId, why: GivenUp) {
     match why {
         GivenUp::Stopping => {
@@ -287,8 +293,8 @@ async fn give_up(host: &AgentHost, id: &TaskId, why: GivenUp) {
             (AnswerListener::Delivery(sender), GivenUp::TakenOver) => {
                 let _ = sender.send(None);
             }
-            // An executor that asks again is answered by the process that took over. A delivery of a stopping process hears
-            // nothing: the queue gives the task to another one.
+            // The process that took over answers executors that call again. A delivery of a
+            // stopping process receives nothing: the queue redelivers the task.
             (AnswerListener::Reply(_), GivenUp::TakenOver)
             | (AnswerListener::Delivery(_), GivenUp::Stopping) => {}
             (listener @ AnswerListener::Reply(_), GivenUp::Stopping) => {
@@ -343,7 +349,7 @@ async fn carry_on(
     go_on(agent, input, context, halt, first).await
 }
 
-/// Remembers how a task ended, and tells everybody who waits for it.
+/// Records the result of a task, and sends it to all listeners.
 async fn end(host: &AgentHost, id: &TaskId, body: Bytes) {
     for listener in host.nodes.end(id, body.clone()) {
         answer(host, listener, id, body.clone()).await;
@@ -371,7 +377,7 @@ async fn answer(host: &AgentHost, listener: AnswerListener, id: &TaskId, body: B
     }
 }
 
-/// Returns the answer that stands for one that is larger than the mesh takes.
+/// Returns the answer that replaces one that exceeds the message size of the mesh.
 pub(crate) fn too_large(id: &TaskId, size: usize, limit: usize) -> Bytes {
     let text = format!("the result has {size} bytes; the limit of the mesh is {limit}");
     reply::failed_node(id, &Fault::failure(ARTIFACTS, text))
@@ -385,7 +391,7 @@ fn stopping() -> Fault {
     Fault::error(STOPPING, "the agent is shutting down")
 }
 
-/// Returns the id of the task in a request of which the rest may be unreadable.
+/// Returns the task id of a request whose other parts may be malformed.
 fn task_of(body: &[u8]) -> Option<TaskId> {
     #[derive(Deserialize)]
     struct NamedTask {
@@ -406,7 +412,7 @@ fn task_span(context: &Context) -> tracing::Span {
     )
 }
 
-/// An open task that is being carried out; forgotten when this is dropped before it has ended.
+/// An open task in progress; forgotten if this is dropped before its end.
 struct OpenNodeTask<'a> {
     host: &'a AgentHost,
     id: &'a TaskId,

@@ -1,4 +1,5 @@
-//! Tasks of node requests, open and lately ended: a task that comes again is answered, not done again.
+//! Tasks of node requests, open and recently ended, so that a redelivered task is answered without
+//! repeating the work.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,63 +12,63 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Ended tasks that are remembered.
+/// Maximum number of remembered ended tasks.
 const MAX_ENDED_TASKS: usize = 10_000;
-/// Bytes of answers that are remembered.
+/// Maximum bytes of remembered answers.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
-/// An answer is remembered between one and two such times in which tasks end. A mesh that rests, or is away, makes none older:
-/// the tasks that come again are those from before its rest.
+/// An answer is remembered for one to two of these periods. Only ends of tasks start a period, so
+/// an idle or unreachable mesh ages nothing: redelivered tasks are those from before.
 const ANSWER_GENERATION: Duration = Duration::from_mins(5);
-/// Requests for one open task that are answered; each delivery makes one.
+/// Maximum number of listeners for one open task; each delivery adds one.
 const MAX_LISTENERS: usize = 64;
 
-/// A place where the answer to a task is waited for.
+/// Receiver of the answer to a task.
 #[derive(Debug)]
 pub(crate) enum AnswerListener {
-    /// An executor at this subject.
+    /// An executor, at this subject.
     Reply(Subject),
-    /// A delivery of the queue in this process; hears nothing if the task is given up, and `None` if another process works
-    /// on it.
+    /// A delivery of the queue in this process; dropped if the task is aborted, `None` if another
+    /// process works on it.
     Delivery(oneshot::Sender<Option<Bytes>>),
 }
 
-/// Whether a task is new to this process.
+/// Result of starting a task.
 #[derive(Debug)]
 pub(crate) enum NodeStart {
-    /// The task is new; the token fires when it is given up.
+    /// The task is new; the token fires when it is cancelled.
     New(CancellationToken),
-    /// The task is open, and the listener waits for its answer.
+    /// The task is open, and the listener will receive its answer.
     Open,
     /// The task has ended with this answer.
     Ended(Bytes, AnswerListener),
-    /// As many tasks are open as there may be.
+    /// The limit of open tasks is reached.
     Full(AnswerListener),
 }
 
-/// Whether this process knows a task.
+/// Result of joining a task.
 #[derive(Debug)]
 pub(crate) enum NodeJoin {
-    /// The task is open, and the listener waits for its answer.
+    /// The task is open, and the listener will receive its answer.
     Open,
     /// The task has ended with this answer.
     Ended(Bytes, AnswerListener),
-    /// The task never came, or is forgotten.
+    /// The task never arrived, or was forgotten.
     Unknown,
 }
 
-/// All tasks of node requests of this process.
+/// Tasks of node requests of this process.
 #[derive(Default)]
 pub(crate) struct NodeTasks(Mutex<NodeTaskRows>);
 
 #[derive(Default)]
 struct NodeTaskRows {
     tasks: HashMap<TaskId, NodeTaskRow>,
-    /// Ended tasks, oldest first, each with the bytes of its answer.
+    /// Ended tasks, oldest first, each with the size of its answer.
     ended: VecDeque<(TaskId, usize)>,
     bytes: usize,
-    /// Begin of the present generation; `None` before the first task has ended.
+    /// Start of the current generation; `None` before the first task has ended.
     generation_began: Option<Instant>,
-    /// Ended tasks of the generation before.
+    /// Ended tasks of the previous generation.
     aged: usize,
 }
 
@@ -77,7 +78,7 @@ enum NodeTaskRow {
 }
 
 impl NodeTasks {
-    /// Begins a task, unless it is known or `max_open` tasks are open.
+    /// Starts a task, unless it is known or `max_open` tasks are open.
     pub(crate) fn begin(
         &self,
         execution: &ExecutionId,
@@ -104,17 +105,17 @@ impl NodeTasks {
         NodeStart::New(cancel)
     }
 
-    /// Lets a place hear how a task ends, if the task is known.
+    /// Adds a listener for the answer to a task, if the task is known.
     pub(crate) fn join(&self, task: &TaskId, listener: AnswerListener) -> NodeJoin {
         self.rows().join(task, listener).unwrap_or(NodeJoin::Unknown)
     }
 
-    /// Whether a task is open, or has ended lately.
+    /// Returns whether a task is open or has recently ended.
     pub(crate) fn knows(&self, task: &TaskId) -> bool {
         self.rows().tasks.contains_key(task)
     }
 
-    /// Ends a task with this answer; returns the places where it is waited for.
+    /// Ends a task with this answer; returns its listeners.
     pub(crate) fn end(&self, task: &TaskId, answer: Bytes) -> Vec<AnswerListener> {
         let mut rows = self.rows();
         rows.age(Instant::now());
@@ -132,7 +133,7 @@ impl NodeTasks {
         listeners
     }
 
-    /// Forgets an open task, as if it had never come; returns the places where its answer is waited for.
+    /// Forgets an open task, as if it had never arrived; returns its listeners.
     pub(crate) fn forget(&self, task: &TaskId) -> Vec<AnswerListener> {
         let mut rows = self.rows();
         if !matches!(rows.tasks.get(task), Some(NodeTaskRow::Open { .. })) {
@@ -144,7 +145,7 @@ impl NodeTasks {
         }
     }
 
-    /// Gives up an open task of this execution; false if there is none.
+    /// Cancels an open task of this execution; returns false if there is none.
     pub(crate) fn cancel(&self, execution: &ExecutionId, task: &TaskId) -> bool {
         match self.rows().tasks.get(task) {
             Some(NodeTaskRow::Open { execution: of, cancel, .. }) if of == execution => {
@@ -156,13 +157,13 @@ impl NodeTasks {
     }
 
     fn rows(&self) -> MutexGuard<'_, NodeTaskRows> {
-        // Every change of the rows is complete before anything in it can panic.
+        // Every change is complete before anything can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl NodeTaskRows {
-    /// Lets a place hear how a task ends; gives it back if the task is not known.
+    /// Adds a listener for the answer to a task; returns it if the task is unknown.
     fn join(&mut self, task: &TaskId, listener: AnswerListener) -> Result<NodeJoin, AnswerListener> {
         match self.tasks.get_mut(task) {
             Some(NodeTaskRow::Ended(answer)) => Ok(NodeJoin::Ended(answer.clone(), listener)),
@@ -178,7 +179,7 @@ impl NodeTaskRows {
         }
     }
 
-    /// Begins a new generation if the present one is over, and drops the one before.
+    /// Starts a new generation if the current one is over, and drops the previous one.
     fn age(&mut self, now: Instant) {
         let began = *self.generation_began.get_or_insert(now);
         if now.duration_since(began) < ANSWER_GENERATION {
@@ -259,7 +260,7 @@ mod tests {
         let is_remembered =
             |nth| matches!(tasks.begin(&execution, &id(nth), reply("a"), 1), NodeStart::Ended(..));
         end(0);
-        // The mesh is away for a day: the first task behind that makes nothing forgotten.
+        // After a day without the mesh, the next task causes nothing to be forgotten.
         tokio::time::advance(Duration::from_hours(24)).await;
         end(1);
         assert!(is_remembered(0) && is_remembered(1));

@@ -1,4 +1,5 @@
-//! A2A's operations on the tasks of this process, and lists of those of all processes, without their transport.
+//! A2A operations on the tasks of this process, and lists of those of all processes, independent of
+//! the transport.
 
 use std::sync::Arc;
 
@@ -11,9 +12,9 @@ use sinew_protocol::a2a::{
 use crate::failure::short;
 use crate::table::{Entry, TaskTable};
 
-/// Tasks on a page that names no size.
+/// Default page size.
 const PAGE: u32 = 50;
-/// The most tasks on a page.
+/// Maximum page size.
 const LARGEST_PAGE: u32 = 100;
 
 pub(crate) fn get(
@@ -22,7 +23,7 @@ pub(crate) fn get(
     params: &TaskQueryParams,
 ) -> Result<(Arc<Task>, u64), A2aError> {
     let entry = find(table, caller, &params.id)?;
-    // The number first: an event in between is then heard twice, never missed.
+    // Read the number first, so that an event in between is received twice rather than missed.
     let seq = entry.feed.seq();
     Ok((entry.snapshot(), seq))
 }
@@ -41,7 +42,7 @@ pub(crate) fn subscribe(
     Ok((task, seq))
 }
 
-/// Tells the task to end; whoever asked waits for that on the entry.
+/// Cancels the task; the caller waits for its end on the entry.
 pub(crate) fn cancel(
     table: &TaskTable,
     caller: &Token,
@@ -59,7 +60,8 @@ fn find(table: &TaskTable, caller: &Token, id: &str) -> Result<Arc<Entry>, A2aEr
     table.find(caller, id).ok_or_else(|| A2aError::task_not_found(short(id, 64)))
 }
 
-/// The caller's tasks, newest first. A page token is the timestamp and id of the last task before the page.
+/// Returns the caller's tasks, newest first. A page token consists of timestamp and id of the last
+/// task before the page.
 pub(crate) fn list(
     table: &TaskTable,
     caller: &Token,
@@ -101,7 +103,7 @@ pub(crate) fn list(
     Ok(TaskListResponse { tasks, next_page_token: last.unwrap_or_default(), page_size: size, total_size })
 }
 
-/// One page of the pages that all processes give of their tasks, for the same parameters: the first is this process's.
+/// Merges the pages of all processes for the same parameters; the first is this process's.
 pub(crate) fn merge(mut page: TaskListResponse, others: Vec<TaskListResponse>) -> TaskListResponse {
     let mut more = !page.next_page_token.is_empty();
     for other in others {

@@ -1,24 +1,25 @@
-//! Places of tasks that wait for others: free while they wait.
+//! Slots of tasks: released while a task waits.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use sinew_mesh::task::QueueSlots;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The places of an agent in this process.
+/// The slots of an agent in this process.
 #[derive(Clone, Debug)]
 pub(crate) struct AgentSlots {
-    /// One for each task that is worked on.
+    /// One for each task in progress.
     pub(crate) working: Arc<Semaphore>,
     /// One for each delivery of the queue; set when the queue is open.
     pub(crate) queue: Arc<OnceLock<QueueSlots>>,
 }
 
-/// The place of one task.
+/// The slot of one task.
 #[derive(Debug, Default)]
 pub(crate) struct TaskSlot {
     held: Mutex<Option<HeldSlot>>,
-    /// Held by the part that asks for the place again. Two would get two places, and the second may never come.
+    /// Held by the part that acquires the slot again. Two parts would acquire two slots, and the
+    /// second may never be free.
     asking: tokio::sync::Mutex<()>,
 }
 
@@ -26,22 +27,23 @@ pub(crate) struct TaskSlot {
 struct HeldSlot {
     places: AgentSlots,
     permit: Option<OwnedSemaphorePermit>,
-    /// Parts of the handler that wait at this time.
+    /// Parts of the handler that wait now.
     parked: u32,
 }
 
 impl TaskSlot {
-    /// Keeps the place until the task is dropped.
+    /// Holds the slot until the task is dropped.
     pub(crate) fn hold(&self, places: AgentSlots, permit: OwnedSemaphorePermit) {
         *self.held() = Some(HeldSlot { places, permit: Some(permit), parked: 0 });
     }
 
-    /// Gives the place up for good.
+    /// Releases the slot permanently.
     pub(crate) fn release(&self) {
         drop(self.held().take());
     }
 
-    /// Waits without a place. The place is taken again by the last of several parts that wait at the same time.
+    /// Waits without a slot. The last of several parts that wait concurrently acquires the slot
+    /// again.
     pub(crate) async fn parked<F: Future>(&self, waiting: F) -> F::Output {
         let Some(parked) = self.park() else { return waiting.await };
         let output = waiting.await;
@@ -63,7 +65,7 @@ impl TaskSlot {
     }
 }
 
-/// A part of a task that waits for others.
+/// A part of a task that waits.
 struct ParkedTask<'a> {
     slot: &'a TaskSlot,
     places: AgentSlots,
@@ -82,13 +84,13 @@ impl ParkedTask<'_> {
             return;
         }
         let permit = Arc::clone(&self.places.working).acquire_owned().await.ok();
-        // A part that began to wait meanwhile takes the place again when it ends.
+        // A part that has started to wait in the meantime acquires the slot when it ends.
         if let Some(held) = self.slot.held().as_mut().filter(|held| held.parked == 0) {
             held.permit = permit;
         }
     }
 
-    /// Takes note that this part waits no more; says whether it was the last one.
+    /// Records that this part no longer waits; returns whether it was the last one.
     fn is_last(&self) -> bool {
         let mut held = self.slot.held();
         let Some(held) = held.as_mut() else { return false };
@@ -121,7 +123,7 @@ mod tests {
         slot.hold(places, Arc::clone(&working).try_acquire_owned().unwrap());
         let mut waker = Context::from_waker(Waker::noop());
         let parked = slot.park().unwrap();
-        // Another task has the place when the first part ends, and when a second one waits and ends.
+        // Another task has the slot when the first part ends, and when a second one waits and ends.
         let other = Arc::clone(&working).try_acquire_owned().unwrap();
         let mut first = pin!(parked.unpark());
         assert!(first.as_mut().poll(&mut waker).is_pending());
@@ -131,7 +133,7 @@ mod tests {
         assert!(first.as_mut().poll(&mut waker).is_ready());
         assert!(second.as_mut().poll(&mut waker).is_ready());
         assert_eq!(working.available_permits(), 0, "the task has its place again");
-        // A part that waits while another one gets the place leaves it to others.
+        // If a part starts to wait while another one acquires the slot, the slot is released.
         let parked = slot.park().unwrap();
         let other = Arc::clone(&working).try_acquire_owned().unwrap();
         let mut first = pin!(parked.unpark());

@@ -1,7 +1,7 @@
 //! One request to another agent, repeated under the same id until its task has ended.
 //!
-//! A message may be lost, and whoever took it may die. So an answer is waited for a short while only; afterwards the task is
-//! asked for, and if no process knows it for a while, the message is sent again.
+//! A message may be lost, and its receiver may crash. So after a short wait for the reply, the task
+//! is queried; if no process knows it for a while, the message is sent again.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -25,35 +25,36 @@ use crate::table::Entry;
 use crate::task_calls::{CallCounts, TaskCalls};
 use crate::task_properties::{TaskProperties, own_ids};
 
-/// How long the answer to a message is waited for before its task is asked for.
+/// Wait for the reply to a message before its task is queried.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the answer to a question about a task is waited for.
+/// Timeout of a query of a task.
 const POLL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Wait between two questions about a task, at first and at most; an agent is asked at the shorter one, because each of its
-/// replicas answers a part of the questions.
+/// Interval between two queries of a task, initially and at most; agents are always queried at the
+/// shorter one, because each replica answers only a part of the queries.
 const POLL_INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
-/// Time without a word about a task, after which the replica that took it counts as dead.
+/// Time without information about a task after which its replica counts as dead.
 const REPLICA_LEASE: Duration = Duration::from_secs(15);
-/// Questions about a task, one after the other, before it counts as unknown: a process of an older version answers for its own
-/// tasks only.
+/// Consecutive queries of a task before it counts as unknown: a process of an older version only
+/// answers for its own tasks.
 const REPLICA_TRIES: usize = 4;
-/// Time without a word of any executor, after which a call fails.
+/// Time without a reply of any executor after which a call fails.
 const EXECUTOR_LEASE: Duration = Duration::from_mins(1);
 
 /// Consecutive requests without an answer after which no executor is considered to run.
 const EXECUTOR_TRIES: usize = 2;
 
-/// A door behind which a task is.
+/// Kind of the endpoint that has a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerKind {
     /// Every executor knows the task: it is an execution.
     Execution,
-    /// The replica that took the task knows it; others ask it, unless they are of an older version.
+    /// The replica that accepted the task knows it; others query it, unless they are of an older
+    /// version.
     Agent,
 }
 
 impl PeerKind {
-    /// Time of silence after which nobody is there any more.
+    /// Time without replies after which the peer counts as gone.
     fn lease(self) -> Duration {
         match self {
             Self::Execution => EXECUTOR_LEASE,
@@ -69,11 +70,12 @@ impl PeerKind {
     }
 }
 
-/// Asks an agent at its own A2A endpoint for the task of a message that was sent and may have been taken, until the task has
-/// ended. A message that no process of the agent knows for a while, because it was lost or a process died with it, is sent again.
+/// Queries an agent's own A2A endpoint for the task of a message that was sent and may have been
+/// accepted, until the task has ended. If no process of the agent knows it for a while, because it
+/// was lost or its process crashed, it is sent again.
 ///
 /// # Errors
-/// The answer is not one, or no process responds anymore, or not in time.
+/// The reply is malformed, or no process replies anymore or in time.
 pub async fn ask_until_answered(
     mesh: &Mesh,
     agent: &str,
@@ -105,28 +107,30 @@ pub(crate) struct PeerRequest<'a> {
     pub(crate) id: &'a str,
     pub(crate) request: &'a SendMessageRequest,
     pub(crate) context: TaskCalls<'a>,
-    /// When nobody waits for the answer any more.
+    /// When the caller stops waiting for the answer.
     pub(crate) until: Instant,
 }
 
-/// State of a task at the other side.
+/// State of a task at the peer.
 enum PeerTask {
     Known(Box<Task>),
-    /// The task is not known to the process that answered.
+    /// The responding process does not know the task.
     Unknown,
-    /// No answer came in time.
+    /// No reply arrived in time.
     Silent,
-    /// No process listens there.
+    /// No responders.
     Nobody,
 }
 
 impl PeerRequest<'_> {
-    /// Asks at a door and waits for the end of the task. `None` if nobody listens there and the message was not taken.
+    /// Calls an endpoint and waits for the end of the task. `None` if it has no responders and the
+    /// message was not accepted.
     pub(crate) async fn ask(&self, door: &str, kind: PeerKind) -> Result<Option<Task>, Failure> {
         self.follow(door, kind, None).await
     }
 
-    /// Returns true if an executor answers at an endpoint. With an observer of all subjects, NATS does not report that none does.
+    /// Returns true if an executor replies at an endpoint. With an observer of all subjects, NATS
+    /// does not report missing responders.
     pub(crate) async fn finds_executor(&self, door: &str) -> Result<bool, Failure> {
         let task = self.own_task(door, PeerKind::Execution);
         for _ in 0..EXECUTOR_TRIES {
@@ -135,7 +139,7 @@ impl PeerRequest<'_> {
                 PeerTask::Nobody => return Ok(false),
                 PeerTask::Silent => {}
             }
-            // While the broker is unreachable, silence proves nothing about executors.
+            // While the broker is unreachable, a missing reply proves nothing about executors.
             match self.mesh.cards().get(&Token::of(door)).await {
                 Ok(_) | Err(MeshError::Forbidden { .. }) => {}
                 Err(error) => return Err(no_peer(door, &error.to_string(), error.is_transient())),
@@ -144,7 +148,8 @@ impl PeerRequest<'_> {
         Ok(false)
     }
 
-    /// As [`PeerRequest::ask`]; begins with a question about the task of a message that was sent already.
+    /// Like [`PeerRequest::ask`]; starts with a query of the task of a message that was already
+    /// sent.
     async fn follow(
         &self,
         door: &str,
@@ -152,12 +157,12 @@ impl PeerRequest<'_> {
         mut task_id: Option<String>,
     ) -> Result<Option<Task>, Failure> {
         let clock = &self.context.about.clock;
-        // While the other side waits for a person, the clock of this task stops as well.
+        // While the peer waits for a person, the clock of this task is stopped, too.
         let mut stopped = None;
         let (mut heard_at, mut is_sent) = (Instant::now(), task_id.is_some());
         let mut interval = POLL_INTERVAL.0;
         loop {
-            // Most of the time passes between two exchanges: their memory is there only during them.
+            // Boxed, so that exchanges take no memory during the long pauses between them.
             let state = match &task_id {
                 None => Box::pin(self.send(door)).await?,
                 Some(id) => Box::pin(self.poll(door, kind, id)).await?,
@@ -178,13 +183,14 @@ impl PeerRequest<'_> {
                     task_id = Some(task.id.0);
                 }
                 PeerTask::Nobody if !is_sent => return Ok(None),
-                // A replica of an older version may know it: only the silence of all of them means that none does.
+                // A replica of an older version may know it; only missing replies of all replicas
+                // mean that none does.
                 PeerTask::Unknown if kind == PeerKind::Agent && heard_at.elapsed() < REPLICA_LEASE => {}
                 PeerTask::Unknown => (task_id, heard_at) = (None, Instant::now()),
                 PeerTask::Nobody | PeerTask::Silent if heard_at.elapsed() > kind.lease() => {
                     return Err(no_peer(door, "no process responds anymore", true));
                 }
-                // The message may have been taken: its task has ids that follow from the message.
+                // The message may have been accepted: its task id is derived from the message.
                 PeerTask::Silent if task_id.is_none() => {
                     (task_id, is_sent) = (Some(self.own_task(door, kind)), true);
                 }
@@ -199,7 +205,7 @@ impl PeerRequest<'_> {
         }
     }
 
-    /// Id of the task that a message becomes.
+    /// Returns the id of the task of a message.
     fn own_task(&self, door: &str, kind: PeerKind) -> String {
         let agent = sinew_protocol::Token::of(door);
         let (execution, task) =
@@ -223,7 +229,7 @@ impl PeerRequest<'_> {
                 },
                 Err(error) => {
                     let fault = fault_of(&error);
-                    // Another process of the same name takes the message.
+                    // Another process of the same name accepts the message.
                     let is_leaving = [code::AGENT_STOPPING.as_str(), code::EXECUTOR_STOPPING.as_str()];
                     if is_leaving.contains(&fault.code.as_ref()) {
                         return Ok(PeerTask::Unknown);
@@ -235,7 +241,7 @@ impl PeerRequest<'_> {
         }
     }
 
-    /// The task as its process has it.
+    /// Queries the state of the task.
     async fn poll(&self, door: &str, kind: PeerKind, id: &str) -> Result<PeerTask, Failure> {
         let tries = if kind == PeerKind::Agent { REPLICA_TRIES } else { 1 };
         let mut state = PeerTask::Unknown;
@@ -262,7 +268,7 @@ impl PeerRequest<'_> {
         })
     }
 
-    /// One request and its answer, or why there is none.
+    /// Performs one request; returns the reply, or why it is missing.
     async fn exchange(
         &self,
         door: &str,
@@ -302,7 +308,7 @@ impl PeerRequest<'_> {
     }
 }
 
-/// A call of a task whose callee waits for a person. The status of the task no longer shows it when this is dropped.
+/// A call of a task whose callee waits for a person. On drop, the task's status no longer shows it.
 struct ShownWait<'a> {
     entry: &'a Entry,
     call: &'a str,

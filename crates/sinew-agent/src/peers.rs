@@ -1,4 +1,5 @@
-//! The others on the mesh, as a handler meets them: who is there, calls through their A2A door, artifacts by address.
+//! Peers on the mesh, as available to a handler: discovery, calls through their A2A endpoint,
+//! artifacts by address.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -35,46 +36,47 @@ use crate::task_calls::TaskCalls;
 use crate::task_properties::TaskProperties;
 use crate::task_properties::own_ids;
 
-/// How long a call waits for the card of a name that is not online.
+/// Wait for the card of a name that is not online.
 const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Reason of a failure when no agent or workflow has this name.
+/// Message if no agent or workflow has this name.
 const NO_ANSWER: &str = "no agent or workflow of this name responded";
-/// How long a call waits when its task has no deadline.
+/// Timeout of a call if its task has no deadline.
 const MAX_CALL_TIME: Duration = Duration::from_hours(24);
-/// How long an executor that has answered is considered to run; the next call of an agent after that checks again.
+/// Time for which an executor counts as running after a reply; the next call of an agent after that
+/// checks again.
 const EXECUTOR_CHECK_INTERVAL: Duration = Duration::from_secs(30);
-/// Wait between two looks for an executor.
+/// Pause between two checks for an executor.
 const NO_EXECUTOR_PAUSE: Duration = Duration::from_secs(2);
-/// How long the answer to a cancellation is waited for.
+/// Timeout for the reply to a cancellation.
 const GIVE_UP: Duration = Duration::from_secs(30);
 
-/// Answer of an agent that was called.
+/// Answer of a called agent.
 #[derive(Debug)]
 pub struct CallAnswer {
-    /// The output, or why there is none.
+    /// The output, or the failure.
     pub result: Result<Value, Failure>,
-    /// Tokens, cost and turns behind it, as the other side tells them; null if it tells none.
+    /// Tokens, cost and turns, as reported by the callee; null if it reports none.
     pub usage: Value,
 }
 
-/// Id of the message of a call with a key.
+/// Returns the message id of a call with a key.
 fn keyed_id(context: TaskCalls<'_>, agent: &str, key: &str) -> String {
     format!("{}-{}", context.about.activation, &sha256(format!("{agent}\n{key}").as_bytes())[..24])
 }
 
-/// The others on the mesh. Clones share one view of the cards, made when it is first asked for.
+/// Peers on the mesh. Clones share one view of the cards, created on first use.
 #[derive(Clone)]
 pub(crate) struct Peers(Arc<PeersState>);
 
 struct PeersState {
     mesh: Mesh,
     cards: OnceLock<Cards>,
-    /// Whether the mesh keeps the steps of this agent.
+    /// Whether the mesh stores the steps of this agent.
     keeps_steps: AtomicBool,
-    /// Rights of the connection; none if it may do everything.
+    /// Rights of the connection; `None` if it may do everything.
     rights: OnceCell<Option<GrantedRights>>,
     retention: OnceCell<Duration>,
-    /// When an executor last answered before a call.
+    /// When an executor last replied before a call.
     executor_seen_at: Mutex<Option<Instant>>,
 }
 
@@ -90,32 +92,34 @@ impl Peers {
         }))
     }
 
-    /// Keeps steps in memory from now on: the mesh has no place for them, or this agent no right to it.
+    /// Keeps steps in memory from now on: the mesh does not store them, or this agent lacks the
+    /// right.
     pub(crate) fn forget_steps(&self) {
         self.0.keeps_steps.store(false, Ordering::Relaxed);
     }
 
-    /// Namespace of the mesh.
+    /// Returns the namespace of the mesh.
     pub(crate) fn namespace(&self) -> &str {
         self.0.mesh.namespace()
     }
 
-    /// Time for which the mesh keeps steps.
+    /// Returns how long the mesh stores steps.
     pub(crate) async fn retention(&self) -> Result<Duration, MeshError> {
         let layout = async || self.0.mesh.admin().layout().await.map(|layout| layout.retention);
         self.0.retention.get_or_try_init(layout).await.copied()
     }
 
-    /// The steps of agents, where the mesh keeps them.
+    /// Returns the steps of agents, if the mesh stores them.
     pub(crate) fn steps(&self) -> Option<StepStore> {
         self.0.keeps_steps.load(Ordering::Relaxed).then(|| self.0.mesh.tasks().steps())
     }
 
-    /// The agents and workflows that are online; with rights to call some only, those.
+    /// Returns the agents and workflows that are online; if the rights allow calls to some only,
+    /// those.
     ///
     /// # Errors
     ///
-    /// The cards cannot be read now: a list without them would show no agent as online.
+    /// The cards cannot be read now: an empty list would mean that no agent is online.
     pub(crate) async fn list(&self) -> Result<Vec<AgentCard>, MeshError> {
         if let Some(callees) = self.callees().await? {
             return self.cards_of(callees).await;
@@ -125,7 +129,7 @@ impl Peers {
         Ok(cards.list().iter().map(|announced| announced.card.clone()).collect())
     }
 
-    /// The card of an agent or workflow; `None` if no agent or workflow of this name is online.
+    /// Returns the card of an agent or workflow; `None` if it is not online.
     async fn card(&self, agent: &str) -> Result<Option<AgentCard>, MeshError> {
         if self.callees().await?.is_some() {
             return self.0.mesh.cards().get(&Token::of(agent)).await;
@@ -133,7 +137,7 @@ impl Peers {
         let cards = self.cards();
         if cards.get(agent).is_none() {
             cards.current().await?;
-            // A workflow that was just deployed has its card a moment later.
+            // The card of a workflow follows a moment after its deployment.
             let _ = timeout(ANNOUNCEMENT_TIMEOUT, cards.wait_for(agent)).await;
         }
         Ok(cards.get(agent).map(|announced| announced.card.clone()))
@@ -148,8 +152,8 @@ impl Peers {
         Ok(rights.as_ref())
     }
 
-    /// Returns the agents that may be called, if the rights name them one by one. `None` for a connection that may follow all
-    /// cards.
+    /// Returns the agents that may be called, if the rights name them individually. `None` for a
+    /// connection that may follow all cards.
     async fn callees(&self) -> Result<Option<Vec<Token>>, MeshError> {
         let mesh = &self.0.mesh;
         let Some(rights) = self.rights().await? else { return Ok(None) };
@@ -173,7 +177,7 @@ impl Peers {
         let mesh = &self.0.mesh;
         let cards = agents.iter().map(|agent| async move {
             match mesh.cards().get(agent).await {
-                // Permissions of older versions allow a call and not the card.
+                // Permissions of older versions allow the call but not reading the card.
                 Err(MeshError::Forbidden { .. }) => Ok(None),
                 card => card,
             }
@@ -182,7 +186,7 @@ impl Peers {
         Ok(cards.into_iter().flatten().collect())
     }
 
-    /// The bytes at an address.
+    /// Fetches the bytes at an address.
     pub(crate) async fn fetch(&self, address: &str) -> Result<Bytes, Failure> {
         self.0.mesh.artifacts().fetch(address).await.map_err(|error| {
             let retryable = matches!(error, MeshError::Unreachable { .. });
@@ -190,7 +194,7 @@ impl Peers {
         })
     }
 
-    /// Asks an agent or a workflow with this input.
+    /// Calls an agent or a workflow with this input.
     pub(crate) async fn call(
         &self,
         context: TaskCalls<'_>,
@@ -202,7 +206,8 @@ impl Peers {
         self.ask(context, agent, &id, request).await?.result
     }
 
-    /// The same under a key of the caller's choice: a repeated call of the key is the same message, whatever its input.
+    /// Like [`Peers::call`], with a key of the caller: a repeated call with the key is the same
+    /// message, whatever its input.
     pub(crate) async fn call_keyed(
         &self,
         context: TaskCalls<'_>,
@@ -215,9 +220,10 @@ impl Peers {
         self.ask(context, agent, &id, request).await
     }
 
-    /// Sends a request and waits for its output, or cancels it at the other side when it is no longer needed.
+    /// Sends a request and waits for its output; cancels it at the peer when it is no longer
+    /// needed.
     ///
-    /// Its card tells how it is called. A workflow answers under its own name. An agent is called
+    /// The card determines the endpoint. A workflow answers under its own name. An agent is called
     /// by an execution, which survives the processes of both sides; without the right to that, or
     /// without an executor, at its own endpoint.
     pub(crate) async fn ask(
@@ -266,7 +272,7 @@ impl Peers {
         Ok(answer)
     }
 
-    /// Returns true if an executor answers at an endpoint, or has answered a short while ago.
+    /// Returns true if an executor replies at an endpoint, or has replied recently.
     async fn finds_executor(&self, call: &PeerRequest<'_>, door: &str) -> Result<bool, Failure> {
         let seen_at = self.0.executor_seen_at.lock().map(|seen_at| *seen_at).unwrap_or_default();
         if seen_at.is_some_and(|at| at.elapsed() < EXECUTOR_CHECK_INTERVAL) {
@@ -279,9 +285,9 @@ impl Peers {
         Ok(is_found)
     }
 
-    /// Returns the endpoints at which an agent or workflow is called, in the order in which they are
-    /// tried. The card decides: with an observer subscribed to all subjects of the mesh, NATS does
-    /// not report that an endpoint has no responders.
+    /// Returns the endpoints at which to call an agent or workflow, in order of preference. The
+    /// card decides: with an observer subscribed to all subjects of the mesh, NATS does not report
+    /// that an endpoint has no responders.
     async fn routes<'a>(
         &self,
         agent: &'a str,
@@ -291,7 +297,7 @@ impl Peers {
         let kind = match self.card(agent).await {
             Ok(Some(card)) => card::kind(&card),
             Ok(None) => return Err(no_peer(agent, NO_ANSWER, true)),
-            // Permissions of older versions allow a call and not the card.
+            // Permissions of older versions allow the call but not reading the card.
             Err(MeshError::Forbidden { .. }) => AgentKind::Agent,
             Err(error) => return Err(unknown(error)),
         };
@@ -303,7 +309,8 @@ impl Peers {
         Ok(if may_ask { vec![(execution, PeerKind::Execution), own] } else { vec![own] })
     }
 
-    /// Asks a person by an execution of its own, and returns its output. A repeated question of the key is the same one.
+    /// Asks a person through a separate execution, and returns its output. A repeated question with
+    /// the key is the same one.
     pub(crate) async fn ask_person(
         &self,
         context: TaskCalls<'_>,
@@ -329,7 +336,7 @@ impl Peers {
         let is_over = || context.about.clock.left(call.until) == Some(Duration::ZERO);
         let asked = async {
             loop {
-                // Executors may all be away at this time: the question waits for one.
+                // All executors may be down now: the question waits for one.
                 match call.ask(PERSON_QUESTION, PeerKind::Execution).await {
                     Ok(Some(task)) => return Ok::<_, Failure>(task),
                     Ok(None) if is_over() => {
@@ -373,14 +380,14 @@ impl Peers {
         let now = Instant::now();
         let until = match context.about.deadline.map(|at| at.duration_since(SystemTime::now())) {
             Some(Ok(left)) => now + left.min(MAX_CALL_TIME),
-            // The clock of the task has been stopped, or its time is over.
+            // The clock of the task is stopped, or its deadline has passed.
             Some(Err(passed)) => now.checked_sub(passed.duration()).unwrap_or(now),
             None => now + MAX_CALL_TIME,
         };
         PeerRequest { mesh: &self.0.mesh, id, request, context, until }
     }
 
-    /// The answer in a task that has ended.
+    /// Returns the answer in an ended task.
     async fn answer(&self, agent: &str, task: &Task) -> Result<CallAnswer, Failure> {
         let result = read_result(task).map_err(|error| no_peer(agent, &error.to_string(), false))?;
         let usage = result.usage;
@@ -395,7 +402,8 @@ impl Peers {
         Ok(CallAnswer { result: Ok(output), usage })
     }
 
-    /// Whether this agent may send calls to a door. Permissions of older versions do not allow all.
+    /// Returns whether this agent may call an endpoint. Permissions of older versions do not cover
+    /// all.
     async fn may_ask(&self, door: &str) -> Result<bool, MeshError> {
         let subject = self.0.mesh.subject(&Subject::Rpc {
             agent: Token::of(door),
@@ -405,7 +413,7 @@ impl Peers {
         Ok(self.rights().await?.is_none_or(|rights| rights.may_publish(&subject)))
     }
 
-    /// Stores an artifact of a task; gives its address.
+    /// Stores an artifact of a task; returns its address.
     pub(crate) async fn store_artifact(
         &self,
         about: &TaskProperties,
@@ -424,7 +432,7 @@ impl Peers {
         }
     }
 
-    /// Stores what is sent by address.
+    /// Stores data that is sent by address.
     pub(crate) async fn store(
         &self,
         context: TaskCalls<'_>,
@@ -471,15 +479,17 @@ impl Peers {
     }
 }
 
-/// The id of a call: its place among the task's calls of this agent. The content is not part of it, because a handler may
-/// word a repeated call in another way; a peer that was asked before answers at once.
+/// Returns the id of a call: its number among the task's calls of this agent. The content is not
+/// part of it, because a handler may phrase a repeated call differently; a peer that was called
+/// before answers immediately.
 pub(crate) fn call_id(context: TaskCalls<'_>, agent: &str) -> String {
     let nth = context.next_call(agent);
     format!("{}-{}-{nth}", context.about.task, &sha256(agent.as_bytes())[..16])
 }
 
-/// A call whose answer is waited for. If the waiting ends because the task is cancelled, the other side hears of it, also if the
-/// handler is gone by then. If the process ends, the call goes on: the next process finds it.
+/// A call that awaits its answer. If the wait ends because the task is cancelled, the peer is
+/// notified, even if the handler has already ended. If the process ends, the call continues: the
+/// next process finds it.
 struct AwaitedCall<'a> {
     mesh: &'a Mesh,
     doors: Vec<String>,
@@ -508,8 +518,9 @@ impl Drop for AwaitedCall<'_> {
     }
 }
 
-/// Cancels the call at the other side. A workflow's task has the id of its execution, an agent's its own; the
-/// control subject reaches every replica of an agent, where the caller has the right to it.
+/// Cancels the call at the peer. A workflow's task has the id of its execution, an agent's its own;
+/// the control subject reaches every replica of an agent, if the caller has the right to publish to
+/// it.
 async fn give_up(mesh: Mesh, agent: String, message: String) {
     let (execution, task) = own_ids(mesh.namespace(), &Token::of(&agent), mesh.caller(), &message);
     let control = Control::Cancel { execution: execution.clone() };

@@ -8,20 +8,21 @@ use serde_json::{Value, json};
 /// A question to a person.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QuestionToPerson {
-    /// The question, in words.
+    /// The question, as text.
     pub prompt: String,
-    /// The matter of a decision, such as a tool and its arguments; null for a question that is answered in words.
+    /// Data for the decision, such as a tool and its arguments; null for a question that is
+    /// answered with text.
     pub data: Value,
-    /// People who may answer; all if empty.
+    /// People who may answer; everyone if empty.
     pub people: Vec<String>,
-    /// Time for the answer; an hour if none, and seven days at most.
+    /// Time for the answer; an hour by default, seven days at most.
     pub timeout: Option<Duration>,
 }
 
 /// A person's answer.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub struct PersonAnswer {
-    /// Whether the person agrees; for a question in words, whether there is an answer.
+    /// Whether the person approves; for a text question, whether it has an answer.
     pub approved: bool,
     /// Identity of the person; `None` if none answered in time.
     #[serde(default)]
@@ -29,7 +30,7 @@ pub struct PersonAnswer {
     /// Comment of the person.
     #[serde(default)]
     pub comment: Option<String>,
-    /// The answer beside yes and no; null if there is none.
+    /// The answer other than yes and no; null if there is none.
     #[serde(default)]
     pub answer: Value,
     /// Whether nobody answered in time.
@@ -38,8 +39,8 @@ pub struct PersonAnswer {
 }
 
 impl QuestionToPerson {
-    /// Input of the execution that asks. People see who asks, and for which work: names with texts, of which empty ones are
-    /// left out.
+    /// Returns the input of the execution that asks. People see the caller and its work as names
+    /// with texts; empty texts are omitted.
     pub(crate) fn into_input(self, asked_by: &[(&str, &str)]) -> Value {
         let told = asked_by.iter().copied().filter(|(_, text)| !text.is_empty());
         let mut input = json!({

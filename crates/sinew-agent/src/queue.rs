@@ -1,4 +1,5 @@
-//! The durable door: tasks from the agent's queue, one answer each, stored before the task is acknowledged.
+//! Tasks from the agent's durable queue: each gets one answer, stored before the task is
+//! acknowledged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,12 +27,12 @@ use crate::step_log::StepProgress;
 use crate::table::Begin;
 use crate::task_properties::TaskProperties;
 
-/// How long a result may need to be stored once it is there; until then the task is kept.
+/// Time for storing a result, during which the task is kept.
 const STORING: Duration = Duration::from_mins(2);
-/// The wait before a result is offered again to a broker that did not take it.
+/// Pause before a result that the broker did not store is sent again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Takes tasks until the agent drains.
+/// Processes tasks until the agent drains.
 pub(crate) async fn serve(host: Arc<AgentHost>) {
     let mut queue = host.mesh.tasks().queue(&host.token, host.agent.agent.concurrency);
     let _ = host.places.queue.set(queue.places());
@@ -45,13 +46,13 @@ pub(crate) async fn serve(host: Arc<AgentHost>) {
         let deliver = deliver(Arc::clone(&host), delivery);
         host.going_on.spawn(deliver);
     }
-    // Tasks that arrived without being started go to other replicas at once.
+    // Return tasks that were not started, so that other replicas get them at once.
     while let Some(delivery) = queue.try_next() {
         give_back(&delivery).await;
     }
 }
 
-/// Takes one task. Everything but the wait for its end has memory of its own: a task may wait for long.
+/// Processes one task. Everything but the wait for its end is boxed: a task may wait for long.
 async fn deliver(host: Arc<AgentHost>, delivery: Delivery) {
     let subject = delivery.headers.get(header::RESULT_SUBJECT).map(|value| value.as_str().to_owned());
     let own = (delivery.execution.clone(), delivery.task.clone());
@@ -81,7 +82,8 @@ async fn deliver(host: Arc<AgentHost>, delivery: Delivery) {
     let keep = KeepAlive::start(delivery.answers(), &host, &request.about);
     let trace_parent = request.about.trace_parent.clone();
     if delivery.may_be_done() && Box::pin(is_answered(&host, &delivery, &subject)).await {
-        // Another process stored the result, but ended before it could acknowledge the task, or the queue is a new one.
+        // Another process stored the result, but ended before it acknowledged the task, or the
+        // queue was recreated.
         tracing::debug!(task = %delivery.task, "the task already has a result");
         return Box::pin(settle(&delivery)).await;
     }
@@ -97,13 +99,13 @@ async fn deliver(host: Arc<AgentHost>, delivery: Delivery) {
             Box::pin(settle(&delivery)).await;
         }
     } else if !entry.is_taken_over() {
-        // A word about a task that another process works on would end that one's delivery.
+        // Returning a task that another process works on would end that process's delivery.
         Box::pin(give_back(&delivery)).await;
     }
     drop(keep);
 }
 
-/// Works on a task that came as a node request; its result is worded likewise.
+/// Processes a task in the format of a node request; its result has the same format.
 async fn deliver_node(
     host: Arc<AgentHost>,
     delivery: Delivery,
@@ -156,8 +158,8 @@ fn parse(host: &AgentHost, delivery: &Delivery) -> Result<Request, Fault> {
     read(host.asked(), |_| Ok(ids), request, &delivery.headers)
 }
 
-/// Whether the steps of a task tell that it comes so often because its work is long, not because it kills whoever works on
-/// it.
+/// Returns whether the step log of a task shows that it is delivered so often because its work is
+/// long, not because it crashes its processes.
 async fn makes_progress(host: &AgentHost, delivery: &Delivery) -> bool {
     let about = if is_node_message(&delivery.body) {
         NodeWork::read(&host.agent.agent.name, &delivery.body).map(|work| work.about)
@@ -170,13 +172,13 @@ async fn makes_progress(host: &AgentHost, delivery: &Delivery) -> bool {
         Ok(records) => StepProgress::of(&records).is_going_on(delivery.delivered()),
         Err(error) => {
             tracing::warn!(task = %delivery.task, %error, "cannot read the steps of a task");
-            // The task goes on: its handler meets the same error, and words it.
+            // Continue: the handler encounters the same error, and reports it.
             true
         }
     }
 }
 
-/// Answers with a fault what nobody works on. Without a subject for that, the task is set aside.
+/// Answers an unprocessed task with a fault. Without a result subject, quarantines it.
 async fn refuse(
     host: &AgentHost,
     delivery: &Delivery,
@@ -184,7 +186,7 @@ async fn refuse(
     about: &TaskProperties,
     fault: &Fault,
 ) {
-    // Not the fault's message: it may quote the task.
+    // Without the fault's message, which may quote the task.
     let agent = &about.agent;
     let Delivery { execution, task, .. } = delivery;
     log_limited!(20, warn, %agent, %execution, %task, code = %fault.code, "rejected a task");
@@ -193,7 +195,7 @@ async fn refuse(
         && let Err(error) =
             host.mesh.quarantine().put_or_drop(SuspectMessage::from(delivery), &fault.message).await
     {
-        // It stays on the queue and comes again.
+        // It remains in the queue and is redelivered.
         log_limited!(warn, %error, "cannot quarantine a task");
         return;
     }
@@ -212,7 +214,7 @@ async fn refuse(
     }
 }
 
-/// Stores a result, however often that takes. False when the process ends before.
+/// Stores a result, retrying until it succeeds. Returns false if the process ends before.
 async fn answer(
     host: &AgentHost,
     subject: &str,
@@ -262,14 +264,14 @@ async fn answer(
     }
 }
 
-/// A result that fits, for one that does not.
+/// Returns a fault that replaces a result that is too large.
 fn shrunk(host: &AgentHost, subject: &str, fault: &Fault) -> Option<Bytes> {
     let (execution, task) = host.asked().result_subject(subject)?;
     let task = reply::refused(&TaskProperties::new(&host.agent.agent.name, execution, task), fault);
     serde_json::to_vec(&task).ok().map(Bytes::from)
 }
 
-/// The result is stored: the task need not come again.
+/// Acknowledges a task whose result is stored.
 async fn settle(delivery: &Delivery) {
     if let Err(error) = delivery.ack().await {
         tracing::debug!(task = %delivery.task, %error, "cannot acknowledge the task; it may be redelivered, and its result is stored");
@@ -283,7 +285,8 @@ async fn give_back(delivery: &Delivery) {
     }
 }
 
-/// Returns whether a task has a result. Asks until the server answers: a task that may be done is not started before.
+/// Returns whether a task has a result. Retries until the server replies: a task that may be done
+/// must not be started.
 async fn is_answered(host: &AgentHost, delivery: &Delivery, subject: &str) -> bool {
     loop {
         match host.mesh.tasks().has_result(subject).await {
@@ -291,7 +294,7 @@ async fn is_answered(host: &AgentHost, delivery: &Delivery, subject: &str) -> bo
             Err(error) if error.is_transient() => {
                 tracing::debug!(task = %delivery.task, %error, "cannot determine whether the task has a result; retrying");
             }
-            // The connection may not read results: the first of two results counts.
+            // Without the right to read results, the first of two results counts.
             Err(error) => {
                 tracing::debug!(task = %delivery.task, %error, "cannot read the result of a task");
                 return false;
@@ -304,8 +307,8 @@ async fn is_answered(host: &AgentHost, delivery: &Delivery, subject: &str) -> bo
     }
 }
 
-/// Says that a task goes on, from a task of its own, until it is dropped or the time is up: a handler that hangs must not
-/// keep its task for ever.
+/// Reports progress of a task from a separate task, until it is dropped or the time is over: a
+/// handler that hangs must not keep its task forever.
 struct KeepAlive(tokio::task::JoinHandle<()>);
 
 impl KeepAlive {

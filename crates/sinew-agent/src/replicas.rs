@@ -1,8 +1,8 @@
-//! The other processes of an agent, and calls for the tasks that they hold.
+//! The other processes of an agent, and forwarding of calls for their tasks.
 //!
-//! A task lives in the process that began it, and calls reach any process. So a call for a task that is not known here is
-//! passed on to the process that holds it. Processes know each other by messages that may be lost: a process that is not known is
-//! not asked. A process that is alone asks nobody.
+//! A task is held by the process that started it, and calls reach any process. So a call for an
+//! unknown task is forwarded to the process that holds it. Processes learn of each other by
+//! messages that may be lost; unknown processes are not queried. A single process queries nobody.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,31 +24,31 @@ use tokio::time::{Instant, sleep};
 
 use crate::agent_host::AgentHost;
 
-/// How long the answer of another process about a task is waited for.
+/// Timeout of a query to another process about a task.
 const QUESTION_TIMEOUT: Duration = Duration::from_millis(500);
-/// Time without a word, after which a process is forgotten.
+/// Time without messages after which a process is forgotten.
 const PROCESS_LEASE: Duration = CARD_INTERVAL.saturating_mul(3);
-/// Questions in a row that a process leaves without an answer before it is not asked any more.
+/// Consecutive unanswered queries after which a process is no longer queried.
 const MAX_SILENCES: u32 = 2;
-/// How long a process that may begin a task may take to begin it.
+/// Time in which a process that may start a task must start it.
 const GRANT_TIME: Duration = Duration::from_secs(10);
-/// Tasks that processes may begin now.
+/// Maximum number of remembered grants to start a task.
 const MAX_GRANTS: u64 = 10_000;
-/// Holders of one task that are lost, one after the other, before its caller is told.
+/// Consecutive lost holders of one task before its caller gets an error.
 const MAX_LOST: usize = 3;
-/// Time between two questions whether the process that answers a call is still there.
+/// Interval of checks whether the process that answers a call is still running.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Need of a call, which the process that answers it has to meet.
+/// Requirement of a call on the process that answers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallNeed {
-    /// A task that is there.
+    /// An existing task.
     Task,
-    /// A task that is there, or that the call begins.
+    /// A task that exists or that the call starts.
     Beginning,
 }
 
-/// A call as another process gets it.
+/// A call as forwarded to another process.
 pub(crate) struct PassedCall<'a> {
     caller: &'a Token,
     headers: &'a HeaderMap,
@@ -65,14 +65,14 @@ impl<'a> PassedCall<'a> {
 pub(crate) struct Replicas {
     link: ReplicaLink,
     others: Mutex<BTreeMap<Token, OtherProcess>>,
-    /// Which process may begin a task of a caller, for those that ask this one.
+    /// Process that may start a task of a caller, for processes that query this one.
     grants: moka::sync::Cache<(Token, TaskId), Token>,
 }
 
 /// Another process of the agent.
 struct OtherProcess {
     heard_at: Instant,
-    /// Questions since then that it did not answer.
+    /// Consecutive queries that it did not answer.
     silences: u32,
 }
 
@@ -80,20 +80,20 @@ struct OtherProcess {
 enum HolderSearch {
     /// This process holds the task.
     Held(Token),
-    /// The processes that answered do not hold the task.
+    /// The processes that replied do not hold the task.
     NotHeld(BTreeMap<Token, HolderAnswer>),
 }
 
-/// Outcome of passing a call on.
+/// Outcome of forwarding a call.
 enum ForwardOutcome {
     Answered(A2aOutcome),
-    /// The process went before it answered.
+    /// The process ended before it replied.
     Gone,
 }
 
 impl Replicas {
-    /// Makes this process known to the others, and hears from them. `None` where permissions or the mesh do not allow it:
-    /// then each process answers for its own tasks only.
+    /// Announces this process to the others, and subscribes to their messages. `None` if
+    /// permissions or the mesh do not allow it: then each process only answers for its own tasks.
     pub(crate) async fn open(host: &AgentHost) -> Result<Option<(Arc<Self>, ReplicaEndpoint)>, MeshError> {
         let (name, services) = (&host.agent.agent.name, host.mesh.services());
         if !is_granted(services.may_link_replicas(name).await)? {
@@ -120,8 +120,8 @@ impl Replicas {
         Ok(Some((Arc::new(replicas), endpoint)))
     }
 
-    /// Asks for the other processes, and is heard by them from then on. The question comes before the subscription, so that it
-    /// is answered at once if there is no other process.
+    /// Queries the other processes and subscribes to their messages. The query precedes the
+    /// subscription, so that it fails immediately if there is no other process.
     async fn join(&self) -> Result<ReplicaEndpoint, MeshError> {
         let hello = ReplicaMessage::Hello { process: self.link.process().clone() };
         if let Ok(ReplicaMessage::Here { process, others }) =
@@ -130,24 +130,26 @@ impl Replicas {
             others.into_iter().chain([process]).for_each(|process| self.hear_of(process));
         }
         let endpoint = self.link.listen().await?;
-        // Of two processes that begin at the same moment, the one whose greeting comes later reaches the other.
+        // Of two processes that start simultaneously, the one with the later greeting reaches the
+        // other.
         self.link.tell(None, &hello).await?;
         Ok(endpoint)
     }
 
-    /// Tells the others that this process is there, and forgets those that were not heard of for long.
+    /// Announces this process, and forgets those without recent messages.
     pub(crate) async fn beat(&self) {
         self.rows().retain(|_, other| other.heard_at.elapsed() < PROCESS_LEASE);
         let here = ReplicaMessage::Here { process: self.link.process().clone(), others: Vec::new() };
         self.tell(None, &here).await;
     }
 
-    /// Tells the others that this process is gone.
+    /// Announces the end of this process.
     pub(crate) async fn leave(&self) {
         self.tell(None, &ReplicaMessage::Gone { process: self.link.process().clone() }).await;
     }
 
-    /// Takes a message of another process; `holds` says whether this one holds a task of a caller.
+    /// Handles a message of another process; `holds` returns whether this one holds a task of a
+    /// caller.
     pub(crate) async fn take(
         &self,
         message: ReplicaMessage,
@@ -183,17 +185,18 @@ impl Replicas {
                 self.hear_of(question.process);
                 self.answer(reply, &answer).await;
             }
-            // A question about node requests is answered by whoever has them.
+            // The node endpoint answers queries about node requests.
             ReplicaMessage::Hello { .. } | ReplicaMessage::WorksOn { .. } => {}
         }
     }
 
-    /// Whether no other process is known.
+    /// Returns whether no other process is known.
     pub(crate) fn is_alone(&self) -> bool {
         self.rows().is_empty()
     }
 
-    /// Has a call answered by the process that holds its task. `None` if no other one does, so that this one answers.
+    /// Forwards a call to the process that holds its task. `None` if no other one does, so that
+    /// this one answers.
     pub(crate) async fn pass_on(
         &self,
         call: &PassedCall<'_>,
@@ -220,7 +223,8 @@ impl Replicas {
         Some(Err(unanswered("the processes of the agent stopped before they responded")))
     }
 
-    /// Answers of the other processes to a call that each of them answers for itself; those that came in time.
+    /// Returns the replies of the other processes to a call that each answers for itself, as far as
+    /// they arrive in time.
     pub(crate) async fn answers_of_all(&self, call: &PassedCall<'_>, timeout: Duration) -> Vec<A2aAnswer> {
         let others = self.asked_processes();
         let asked =
@@ -242,10 +246,11 @@ impl Replicas {
         answers
     }
 
-    /// The process other than this one that holds a task or may begin it. `None` if this one may begin the task.
+    /// Returns the other process that holds a task or may start it. `None` if this one may start
+    /// the task.
     ///
-    /// Of two processes that get the same message at the same moment only one may begin its task. The process with the lowest
-    /// token decides, and of those that it does not reach, each asks the next one.
+    /// If two processes receive the same message simultaneously, only one may start its task. The
+    /// process with the lowest token decides; if it is unreachable, the next one does.
     async fn other_beginner(&self, question: &TaskQuestion, gone: &[Token]) -> Option<Token> {
         let own = &question.process;
         let mut unheard = gone.to_vec();
@@ -256,7 +261,7 @@ impl Replicas {
             }
             let settler = others.iter().filter(|other| !unheard.contains(other)).chain([own]).min();
             let settler = settler.unwrap_or(own);
-            // Settled before the others are asked: they may ask meanwhile.
+            // Decide before querying the others, because they may query meanwhile.
             let settled = (settler == own).then(|| self.settle(question, gone));
             let answers = match self.ask_all(question, Some((settler, gone))).await {
                 HolderSearch::Held(holder) => return Some(holder),
@@ -274,7 +279,7 @@ impl Replicas {
         }
     }
 
-    /// The process that may begin a task: the first one that asked, unless it is gone.
+    /// Returns the process that may start a task: the first one that asked, unless it is gone.
     fn settle(&self, question: &TaskQuestion, gone: &[Token]) -> Token {
         let key = (question.caller.clone(), question.task.clone());
         let entry = self.grants.entry(key).and_upsert_with(|before| {
@@ -284,13 +289,15 @@ impl Replicas {
         entry.into_value()
     }
 
-    /// Whether another process works on a task of an execution or has done it. That process answers the executor, too.
+    /// Returns whether another process runs a task of an execution or has completed it. That
+    /// process also answers the executor.
     pub(crate) async fn works_elsewhere(&self, task: &TaskId, result: &str) -> bool {
         let message = ReplicaMessage::WorksOn { task: task.clone(), result: result.to_owned() };
         matches!(self.ask_each(|_| message.clone()).await, HolderSearch::Held(_))
     }
 
-    /// Asks all other processes for a task until one says that it holds it. The settler is asked which process may begin it.
+    /// Queries all other processes for a task until one holds it. The settler is asked which
+    /// process may start it.
     async fn ask_all(&self, question: &TaskQuestion, settler: Option<(&Token, &[Token])>) -> HolderSearch {
         self.ask_each(|process| match settler {
             Some((settler, gone)) if settler == process => {
@@ -301,7 +308,7 @@ impl Replicas {
         .await
     }
 
-    /// Asks each other process until one says that it holds what it is asked for.
+    /// Queries the other processes until one holds the task.
     async fn ask_each(&self, message_for: impl Fn(&Token) -> ReplicaMessage) -> HolderSearch {
         let (others, message_for) = (self.asked_processes(), &message_for);
         let asked = others.iter().map(|process| async move {
@@ -319,7 +326,8 @@ impl Replicas {
                     }
                     answers.insert(process.clone(), answer);
                 }
-                // It has died, or its connection is made anew. A question to it costs nothing until it is forgotten.
+                // It has crashed, or is reconnecting. Queries to it cost nothing until it is
+                // forgotten.
                 Err(MeshError::NobodyAnswers { .. }) => {}
                 Err(error) => {
                     tracing::debug!(%process, %error, "a process does not report which tasks it holds");
@@ -332,7 +340,7 @@ impl Replicas {
         HolderSearch::NotHeld(answers)
     }
 
-    /// Has a call answered by another process, as long as that is there.
+    /// Forwards a call to another process, while that is running.
     async fn forward(
         &self,
         holder: &Token,
@@ -359,7 +367,7 @@ impl Replicas {
             };
             match asked {
                 Ok(_) => (heard_at, absences) = (Instant::now(), 0),
-                // Once may be a connection that is made anew.
+                // A single absence may be a reconnection.
                 Err(MeshError::NobodyAnswers { .. }) if absences > 0 => return ForwardOutcome::Gone,
                 Err(MeshError::NobodyAnswers { .. }) => absences += 1,
                 Err(_) if heard_at.elapsed() < PROCESS_LEASE => {}
@@ -383,7 +391,7 @@ impl Replicas {
         }
     }
 
-    /// The other processes that a question may reach.
+    /// Returns the other processes that a query may reach.
     fn asked_processes(&self) -> Vec<Token> {
         let rows = self.rows();
         let asked = rows.iter().filter(|(_, other)| other.silences < MAX_SILENCES);
@@ -407,7 +415,7 @@ impl Replicas {
     }
 }
 
-/// The error of a call that another process may have taken and did not answer.
+/// Error of a call that another process may have accepted and did not answer.
 fn unanswered(reason: &str) -> A2aError {
     let text = format!("the process that holds the task did not respond: {reason}");
     error_of(&Fault::error(code::NO_ANSWER_ON_MESH.as_str(), text))

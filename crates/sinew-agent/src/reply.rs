@@ -1,4 +1,4 @@
-//! A task's end as the A2A task that goes out.
+//! Converts the end of a task to the published A2A task.
 
 use std::time::Duration;
 
@@ -18,18 +18,18 @@ use crate::failure::ARTIFACTS;
 use crate::task_properties::TaskProperties;
 use crate::work::EndedTask;
 
-/// Bytes of artifacts, as JSON, that travel inside one result; the rest lies in the object store.
+/// Maximum bytes of artifacts inside one result, as JSON; the others are in the object store.
 const MOST_INLINE: usize = 512 * 1024;
-/// More than an artifact has as JSON beside its content, in bytes.
+/// Upper bound for the JSON of an artifact besides its content, in bytes.
 const ABOUT_AN_ARTIFACT: usize = 4 * 1024;
-/// Bytes of JSON that one byte of content may become: a control character, `\u001f`.
+/// Maximum bytes of JSON per byte of content: a control character, `\u001f`.
 const LONGEST_ESCAPE: usize = 6;
-/// The largest account of what the work cost, as JSON.
+/// Maximum size of the usage report, as JSON.
 const LARGEST_USAGE: usize = 16 * 1024;
-/// Tries to store one artifact.
+/// Attempts to store one artifact.
 const TRIES: u32 = 8;
 
-/// The end of a task, with its artifacts stored where others find them.
+/// Returns the end of a task, with its artifacts stored for other processes.
 pub(crate) async fn task(
     mesh: &Mesh,
     context: &Context,
@@ -47,12 +47,12 @@ pub(crate) async fn task(
     }
 }
 
-/// Takes the account of what the work cost, if it is small enough to travel.
+/// Takes the usage report, if it is small enough.
 pub(crate) fn usage(context: &Context) -> Value {
     context.take_usage().filter(|usage| usage.to_string().len() <= LARGEST_USAGE).unwrap_or_default()
 }
 
-/// The end of a task of a node request, with its artifacts stored where others find them.
+/// Returns the end of a task of a node request, with its artifacts stored for other processes.
 pub(crate) async fn node_result(
     mesh: &Mesh,
     context: &Context,
@@ -75,7 +75,7 @@ pub(crate) async fn node_result(
     }
 }
 
-/// The end of a task that nobody began to work on.
+/// Returns the end of a task that was never started.
 pub(crate) fn refused(about: &TaskProperties, fault: &Fault) -> Task {
     result_task(draft(about, &EndedTask::refused(fault.clone())))
 }
@@ -106,19 +106,19 @@ async fn store(
     halt: &CancellationToken,
 ) -> Result<Vec<ResultArtifact>, MeshError> {
     let about = context.about();
-    // The user is whom the executor acts for; agents are not told, and addresses grant nothing.
+    // Agents do not know the user, for whom the executor acts; addresses grant no rights.
     let place = ArtifactOwner { app: &about.agent, user: "", execution: &about.execution, task: &about.task };
     let artifacts = mesh.artifacts();
     let mut inline = 0;
     let mut stored = Vec::new();
     let all = context.artifacts().all();
-    // Artifacts whose upper bound fits are not rendered for a measurement.
+    // If the upper bound fits, the artifacts need not be encoded to measure them.
     let most: usize = all.iter().map(|kept| ABOUT_AN_ARTIFACT + LONGEST_ESCAPE * kept.bytes.len()).sum();
     for kept in all {
         let KeptVersion { meta, bytes } = &kept;
         let content = Content::inline(&meta.media_type, bytes);
         let small = content.map(|content| ResultArtifact { meta: meta.clone(), content });
-        // As it will be written: escapes can make a text several times as long.
+        // Measured as encoded, because escapes can multiply the size of a text.
         let size = match &small {
             Some(artifact) if most > MOST_INLINE => {
                 serde_json::to_vec(&artifact.to_a2a()).map_or(MOST_INLINE, |json| json.len())
@@ -136,7 +136,8 @@ async fn store(
     Ok(stored)
 }
 
-/// Stores one artifact, patiently: the work behind it is done and must not be lost to a broker that is away for a moment.
+/// Stores one artifact with retries: completed work must not be lost because of a short outage of
+/// the broker.
 async fn put(
     store: &ArtifactStore,
     place: &ArtifactOwner<'_>,
@@ -164,7 +165,7 @@ async fn put(
     }
 }
 
-/// Returns the answer of a task that failed like this.
+/// Returns the answer of a failed task.
 pub(crate) fn failed_node(id: &sinew_protocol::TaskId, fault: &Fault) -> Bytes {
     WorkflowNodeResult::of_end(id, &Err(fault.clone()), &[]).to_bytes().into()
 }

@@ -14,26 +14,26 @@ use sinew_protocol::{ExecutionId, Subject, TaskId, Token, header};
 use crate::failure::UNREADABLE;
 use crate::task_properties::TaskProperties;
 
-/// The most workflows that may have called each other before a task; beyond that it is refused.
+/// Maximum call depth of workflows before a task; deeper calls are rejected.
 const DEEPEST: u32 = 32;
 
-/// Type of a request in the words of the published specification.
+/// Type of a request in the published specification.
 const SPEC_REQUEST: &str = "workflow_node_request";
 
-/// A task that somebody asks for.
+/// A requested task.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) about: TaskProperties,
     pub(crate) input: Input,
-    /// Where the result goes, when an execution asks.
+    /// Subject for the result of an execution's task.
     pub(crate) result_subject: Option<String>,
 }
 
-/// Where a task's input is.
+/// Location of a task's input.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Input {
     Value(Value),
-    /// The address of an artifact.
+    /// Address of an artifact.
     Address(String),
 }
 
@@ -49,7 +49,7 @@ impl Asked<'_> {
         Token::of(self.agent)
     }
 
-    /// The result subject of a task of this agent, and the ids in it; none for anything else.
+    /// Returns the ids in the result subject of a task of this agent; `None` for any other subject.
     pub(crate) fn result_subject(&self, subject: &str) -> Option<(ExecutionId, TaskId)> {
         match Subject::parse(self.namespace, subject)? {
             Subject::Result { agent, execution, task, .. } if agent == self.token() => {
@@ -60,9 +60,9 @@ impl Asked<'_> {
     }
 }
 
-/// Reads a message that came on a task's subject or through the A2A door.
+/// Parses a message from a task's subject or the A2A endpoint.
 ///
-/// `ids` are those that the subject vouches for, else those of the caller's message.
+/// `ids` are derived from the subject, else from the caller's message.
 pub(crate) fn read(
     asked: Asked<'_>,
     ids: impl FnOnce(Option<&TaskExtra>) -> Result<(ExecutionId, TaskId), Fault>,
@@ -126,7 +126,7 @@ pub(crate) fn read(
         about.deadline = Some(UNIX_EPOCH + Duration::from_millis(ms));
     }
     if about.calling.is_none() {
-        // Calls that the handler makes belong to the caller's task.
+        // Calls of the handler belong to the caller's task.
         about.calling = CallingTask::find(request.metadata.as_ref()).transpose()?;
     }
     let input = given.map_or_else(|| input(parts), Input::Value);
@@ -134,14 +134,14 @@ pub(crate) fn read(
 }
 
 impl Request {
-    /// Whether the deadline has passed already.
+    /// Returns whether the deadline has passed.
     pub(crate) fn is_late(&self, now: SystemTime) -> bool {
         self.about.deadline.is_some_and(|deadline| deadline <= now)
     }
 }
 
-/// The input in the parts of a message: the first artifact, else the first data that is not a message of the mesh, else
-/// the text as `{"text": …}`, else an empty object.
+/// Returns the input in the parts of a message: the first artifact, else the first data that is not
+/// a message of the mesh, else the text as `{"text": …}`, else an empty object.
 pub(crate) fn input(parts: &[Part]) -> Input {
     let address = parts.iter().find_map(|part| match &part.content {
         PartContent::Url(url) if url.starts_with("artifact://") => Some(url.clone()),

@@ -1,4 +1,4 @@
-//! An agent as a process of its own: connected as the environment says, ended by signals.
+//! An agent as a process: connects as configured in the environment, and handles signals.
 
 use sinew_mesh::connect::Connect;
 use tokio_util::sync::CancellationToken;
@@ -7,7 +7,8 @@ use crate::agent::Agent;
 use crate::error::AgentError;
 
 impl Agent {
-    /// Connects as the environment says, and serves until the process is asked to end (SIGTERM, Ctrl-C).
+    /// Connects as configured in the environment, and serves until the process is signalled
+    /// (SIGTERM, Ctrl-C).
     pub async fn run(self) -> Result<(), AgentError> {
         let connect = Connect { role: "agent", caller: Some(self.name.clone()), ..Connect::default() };
         let mesh = connect.open().await?;

@@ -1,4 +1,4 @@
-//! An agent on the mesh: both endpoints, its card, and the way it leaves.
+//! Serves an agent on the mesh: both endpoints, its card, and its shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,19 +19,21 @@ use crate::replicas::Replicas;
 use crate::task_properties::{TaskProperties, own_ids};
 use crate::{agent_endpoint, node_endpoint, queue};
 
-/// Waits before a card that was not stored is announced again: the first, and the longest, doubled in between.
+/// Waits before a failed announcement of a card is retried: the first and the longest, doubled in
+/// between.
 const ANNOUNCE_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
-/// How long what is left may take when the grace time is over: telling the queue, answering callers.
+/// Time for the remaining work after the grace time: acknowledging tasks, answering callers.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 impl Agent {
-    /// Serves on this mesh until `shutdown` fires; then takes nothing new, waits for what runs up to the grace time, and
-    /// gives the rest back. Ends at most five seconds after the grace time, whether the broker answers or not.
+    /// Serves on this mesh until `shutdown` fires; then accepts no new tasks, waits for those in
+    /// progress up to the grace time, and returns the others. Ends at most five seconds after the
+    /// grace time, whether or not the broker replies.
     ///
     /// # Errors
     ///
-    /// Returns what keeps the agent from being served: a name or a schema that cannot be used, a connection that may not hear
-    /// the agent's calls, a card that cannot be announced.
+    /// Returns why the agent cannot be served: an unusable name or schema, missing rights to
+    /// receive the agent's calls, a card that cannot be announced.
     pub async fn serve(mut self, mesh: Mesh, shutdown: CancellationToken) -> Result<(), AgentError> {
         let grace = self.grace;
         mesh.services().check_rpc(&self.name).await?;
@@ -45,7 +47,8 @@ impl Agent {
         let compiled = self.compiled()?;
         let card = compiled.agent.announcement().card(mesh.namespace());
         let host = Arc::new(AgentHost::new(mesh, compiled));
-        // Processes that know each other find each other's tasks, so they meet before the first call comes.
+        // Connect to the other processes before the first call, so that they find each other's
+        // tasks.
         let (replicas, from_replicas) = Replicas::open(&host).await?.unzip();
         let endpoint = agent_endpoint::open(&host, replicas.clone()).await?;
         let name = host.agent.agent.name.clone();
@@ -73,7 +76,7 @@ impl Agent {
         tracing::info!(agent = name, "the agent is draining");
         host.draining.cancel();
         let halted_at = Instant::now() + grace;
-        // One end for all that follows: requests to a broker that hangs must not add up.
+        // One deadline for all of the following: requests to a broker that hangs must not add up.
         let ended_at = halted_at + LAST_WORDS;
         let closing = async {
             if let Err(error) = host.mesh.cards().retract(&name).await {
@@ -98,13 +101,13 @@ impl Agent {
             answering.abort();
             let _ = timeout_at(ended_at, replicas.leave()).await;
         }
-        // The last messages have left when this returns.
+        // Waits until the last messages are sent.
         let _ = timeout_at(ended_at, host.mesh.client().flush()).await;
         served
     }
 }
 
-/// Announces the card again and again. Returns the error after which it cannot be announced.
+/// Announces the card periodically. Returns the error after which it cannot be announced.
 async fn keep_announced(host: &AgentHost, card: &AgentCard, own_card: &mut OwnCard) -> MeshError {
     let mut backoff = ANNOUNCE_BACKOFF.0;
     loop {
@@ -114,7 +117,7 @@ async fn keep_announced(host: &AgentHost, card: &AgentCard, own_card: &mut OwnCa
                 CARD_INTERVAL
             }
             Err(error) if may_pass(&error) => {
-                // A lost connection has its own line; it says nothing about the card.
+                // A lost connection is logged separately, and indicates nothing about the card.
                 if host.mesh.connection_problem().is_none() {
                     log_limited!(
                         warn,
@@ -130,12 +133,13 @@ async fn keep_announced(host: &AgentHost, card: &AgentCard, own_card: &mut OwnCa
             }
             Err(error) => return error,
         };
-        // Another process of this name leaves and takes the card with it: we are still here.
+        // Another process of this name has left and retracted the card, but this one still runs.
         let _ = timeout(wait, own_card.retracted()).await;
     }
 }
 
-/// Finds out whether the mesh keeps the steps of this agent. Meshes and permissions of earlier versions do not.
+/// Checks whether the mesh stores the steps of this agent. Meshes and permissions of earlier
+/// versions do not.
 async fn find_steps(host: &AgentHost) {
     let (execution, task) = own_ids(host.mesh.namespace(), &host.token, host.mesh.caller(), "steps");
     let Some(log) = TaskProperties::new(&host.agent.agent.name, execution, task).step_log() else { return };
@@ -153,12 +157,13 @@ async fn find_steps(host: &AgentHost) {
     }
 }
 
-/// Says whether a card that was not stored may be stored later: a full or reconfigured server must not end an agent.
+/// Returns whether announcing a card may succeed later: a full or reconfigured server must not end
+/// an agent.
 fn may_pass(error: &MeshError) -> bool {
     error.is_transient() || matches!(error, MeshError::Refused { .. })
 }
 
-/// Cancels tasks that their executions cancel.
+/// Cancels tasks that their executions have cancelled.
 async fn hear(host: Arc<AgentHost>, mut controls: sinew_mesh::live::ControlSubscription) {
     let agent = &host.agent.agent.name;
     while let Some(said) = controls.next().await {
@@ -192,7 +197,7 @@ impl OwnCard {
         loop {
             match self.0.next().await {
                 Some(message) if message.payload.is_empty() => {
-                    // Several processes that leave one after the other are one news.
+                    // Several processes that leave in succession require only one announcement.
                     sleep(Duration::from_millis(50)).await;
                     return;
                 }

@@ -1,8 +1,9 @@
-//! The session of a caller with an agent: records of earlier tasks of one A2A context, kept among the steps of the agent.
+//! The session of a caller with an agent: records of earlier tasks of one A2A context, stored among
+//! the agent's steps.
 //!
-//! The beginning of a log cannot be forgotten alone, because a log is read from its beginning. So a session has a log for each
-//! quarter of the time for which it is kept, and a record lives a quarter longer than that time: the log of a period is whole as
-//! long as anything in it counts.
+//! The start of a log cannot be deleted alone, because logs are read from their start. So a session
+//! has a log for each quarter of its retention, and a record lives a quarter longer than the
+//! retention: the log of a period is complete while any of its records is needed.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,13 +17,13 @@ use crate::failure::Failure;
 use crate::peers::Peers;
 use crate::step_log::unreadable;
 
-/// Periods of the time for which a session is kept.
+/// Number of periods of a session's retention.
 const PERIODS: u32 = 4;
-/// Writers that may be faster than this one, one after the other.
+/// Consecutive appends that may lose against other writers.
 const MAX_APPEND_TRIES: u32 = 64;
 
-/// The session of a caller with an agent. Its id is made of both and the A2A context, so nobody reads the session of another
-/// caller by guessing its context.
+/// The session of a caller with an agent. Its id is derived from both and the A2A context, so
+/// guessing a context does not give access to the session of another caller.
 #[derive(Clone)]
 pub struct SessionLog {
     store: StepStore,
@@ -41,20 +42,20 @@ impl SessionLog {
     }
 
     fn log(&self, period: u32, keep: Duration) -> StepLogId {
-        // Another time means other periods, hence another log.
+        // Another retention means other periods, hence another log.
         let path = [("keep", u32::try_from(keep.as_secs()).unwrap_or(u32::MAX))];
         let activation = ActivationKey::of(&self.execution, "session", &path, period);
         StepLogId { agent: self.agent.clone(), execution: self.execution.clone(), activation }
     }
 
-    /// The time for which the session is kept: no record outlives the steps of the mesh.
+    /// Returns the retention of the session: no record outlives the steps of the mesh.
     async fn bounded(&self, keep: Duration) -> Result<Duration, Failure> {
         let retention = self.peers.retention().await.map_err(|error| unreadable(&error))?;
         let longest = retention * PERIODS / (PERIODS + 1);
         Ok(keep.min(longest).max(Duration::from_secs(u64::from(PERIODS))))
     }
 
-    /// Returns the last records, oldest first, at most so many. Fails if the mesh cannot be read.
+    /// Returns the last `count` records, oldest first. Fails if the mesh cannot be read.
     pub async fn last(&self, count: usize, keep: Duration) -> Result<Vec<Bytes>, Failure> {
         let keep = self.bounded(keep).await?;
         let now = period_of(SystemTime::now(), keep);
@@ -76,7 +77,8 @@ impl SessionLog {
         Ok(records.split_off(records.len().saturating_sub(count)))
     }
 
-    /// Adds a record. Of two tasks that end at once, both records are kept. Fails if the mesh cannot be written.
+    /// Appends a record. If two tasks end at once, both records are kept. Fails if the mesh cannot
+    /// be written.
     pub async fn append(&self, record: Bytes, keep: Duration) -> Result<(), Failure> {
         let keep = self.bounded(keep).await?;
         let log = self.log(period_of(SystemTime::now(), keep), keep);

@@ -1,4 +1,4 @@
-//! The log of a task's activation: on the mesh, or in memory where the mesh keeps none.
+//! The log of a task's activation: on the mesh, or in memory if the mesh stores none.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::failure::Failure;
 /// Outcome of an append to a log of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendOutcome {
-    /// The record stands at its place.
+    /// The record was stored at its position.
     Written,
-    /// Another record stands there.
+    /// The position has another record.
     Taken,
 }
 
-/// The log of a task's activation: records in order, each written once. All attempts and deliveries of the activation share
-/// it. A task outside any mesh has a log in memory.
+/// The log of a task's activation: records in order, each written once. All attempts and deliveries
+/// of the activation share it. A task outside any mesh has a log in memory.
 ///
-/// [`Steps`](crate::Steps) is what handlers use. A log by itself is for agents with records of their own, which must not use
-/// both.
+/// Handlers use [`Steps`](crate::Steps). A log is for agents with their own records, which must not
+/// use both.
 #[derive(Clone, Debug)]
 pub struct StepLog {
     place: LogStorage,
@@ -48,7 +48,8 @@ impl StepLog {
         Self { place: LogStorage::Memory(Arc::default()), taken_over: watch::Sender::new(false) }
     }
 
-    /// Returns the records from a place on (counted from 0), in order. Fails if the mesh cannot be read.
+    /// Returns the records from a position (counted from 0), in order. Fails if the mesh cannot be
+    /// read.
     pub async fn read(&self, from: u64) -> Result<Vec<Bytes>, Failure> {
         match &self.place {
             LogStorage::Mesh(store, id) => store.read(id, from).await.map_err(|error| unreadable(&error)),
@@ -59,8 +60,9 @@ impl StepLog {
         }
     }
 
-    /// Writes a record to a place, unless another one stands there. The record goes after `keep` if that is shorter than the
-    /// time for which the mesh keeps steps. Fails if the mesh cannot be written.
+    /// Writes a record to a position, unless it has another one. The record expires after `keep` if
+    /// that is shorter than the retention of steps on the mesh. Fails if the mesh cannot be
+    /// written.
     pub async fn append(
         &self,
         place: u64,
@@ -87,31 +89,32 @@ impl StepLog {
         }
     }
 
-    /// Says that another process works on the task now. The result of this one is dropped, whatever it is.
+    /// Records that another process works on the task now. The result of this one is dropped.
     pub fn give_way(&self) {
         self.taken_over.send_replace(true);
     }
 
-    /// Whether another process works on the task now.
+    /// Returns whether another process works on the task now.
     pub(crate) fn is_taken_over(&self) -> bool {
         *self.taken_over.borrow()
     }
 }
 
-/// Beginnings in a row with nothing behind them, after which a task counts as one that kills whoever works on it.
+/// Consecutive starts without later records after which a task counts as one that crashes its
+/// process.
 const MAX_IDLE_BEGINS: u32 = 5;
 
-/// Progress of a task over its deliveries, as its log tells.
+/// Progress of a task over its deliveries, according to its log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepProgress {
-    /// The delivery that last wrote more than its beginning.
+    /// The last delivery that wrote more than its start.
     last_delivery: u64,
-    /// Beginnings at the end of the log.
+    /// Starts at the end of the log.
     idle_begins: u32,
 }
 
 impl StepProgress {
-    /// Reads the beginnings of a log, whoever wrote its other records.
+    /// Reads the starts in a log, whichever agent type wrote its other records.
     pub(crate) fn of(records: &[Bytes]) -> Self {
         #[derive(Deserialize)]
         struct RecordHead {
@@ -136,7 +139,7 @@ impl StepProgress {
         progress
     }
 
-    /// Whether a task that was delivered so often is worth another try.
+    /// Returns whether a task with this number of deliveries should be retried.
     pub(crate) fn is_going_on(self, delivered: u64) -> bool {
         self.last_delivery > 0
             && delivered.saturating_sub(self.last_delivery) <= MAX_DELIVERIES
@@ -144,8 +147,8 @@ impl StepProgress {
     }
 }
 
-/// The failure of a log that the mesh does not give or take. Tried again, because steps must not be lost to a broker that is
-/// away.
+/// Failure of reading or writing a log. Retryable, because steps must not be lost due to an outage
+/// of the broker.
 pub(crate) fn unreadable(error: &MeshError) -> Failure {
     let is_final = matches!(
         error,

@@ -1,4 +1,5 @@
-//! Steps of a handler: work that is done once, and whose result is there when the task comes again.
+//! Steps of a handler: work that is done once, and whose result is available when the task is
+//! redelivered.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -15,18 +16,19 @@ use tokio::sync::Mutex as AsyncMutex;
 use crate::failure::{Failure, bounded};
 use crate::step_log::{AppendOutcome, StepLog};
 
-/// Longest name of a step.
+/// Maximum length of a step's name.
 const MAX_STEP_NAME: usize = 64;
-/// Processes that may take the task up one after the other while this one begins.
+/// Processes that may take over the task in succession while this one starts.
 const MAX_BEGIN_TRIES: u32 = 16;
 
-/// Effect of work that is done twice.
+/// Effect of repeated work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepEffect {
-    /// None, or none beyond that of the first time. After a crash during the work it is done again, under the same key.
+    /// None beyond that of the first time. After a crash the work is done again, under the same
+    /// key.
     Repeat,
-    /// The work acts each time. It is begun at most once: after a crash during the work the step fails, because it may have
-    /// taken effect.
+    /// Each time the work has an effect. It is started at most once: after a crash during the work
+    /// the step fails, because it may have taken effect.
     Once,
 }
 
@@ -35,7 +37,7 @@ pub enum StepEffect {
 struct StepEntry {
     /// The process that wrote it.
     by: String,
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     at: u64,
     #[serde(flatten)]
     body: StepEntryBody,
@@ -44,9 +46,9 @@ struct StepEntry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum StepEntryBody {
-    /// A process takes the task up.
+    /// A process starts or takes over the task.
     Begin { task: String, attempt: u32, delivery: u64 },
-    /// Work that acts is about to begin.
+    /// Work with side effects is about to start.
     Call { step: String, nth: u32 },
     /// The end of a step.
     Done {
@@ -62,13 +64,13 @@ enum StepEntryBody {
 /// State of a step.
 #[derive(Clone, Debug, PartialEq)]
 enum StepState {
-    /// Begun by an earlier process, which did not say how it ended.
+    /// Started by an earlier process, with unknown outcome.
     Unknown,
     Succeeded(Value),
     Failed(Fault),
 }
 
-/// The log as this process knows it.
+/// The log as known to this process.
 struct OpenedSteps {
     places: u64,
     states: HashMap<(String, u32), StepState>,
@@ -98,9 +100,9 @@ impl StepBook {
     }
 }
 
-/// The steps of a task. A step is work with a name; its result is recorded on the mesh. When the task comes again (its
-/// process died, a replica took over, the activation is tried again), the recorded result is returned and the work is not
-/// done.
+/// The steps of a task. A step is work with a name; its result is recorded on the mesh. When the
+/// task is redelivered (its process crashed, a replica took over, the activation is retried), the
+/// recorded result is returned without repeating the work.
 ///
 /// ```no_run
 /// # use sinew_agent::{Context, Failure, StepEffect};
@@ -108,14 +110,15 @@ impl StepBook {
 /// # async fn handler(context: Context) -> Result<String, Failure> {
 /// let steps = context.steps();
 /// let order = steps.run("order", StepEffect::Repeat, |_| async { Ok("A-17".to_owned()) }).await?;
-/// // The key is the same for all tries of this step: send it along, and the other side can recognise a repetition.
+/// // The key is the same for all attempts of this step: send it, so that the receiver can recognize a repetition.
 /// let receipt = steps.run("charge", StepEffect::Once, |key| async move { charge(&key).await }).await?;
 /// # Ok(order + &receipt)
 /// # }
 /// ```
 ///
-/// Steps are told apart by name and by the number of earlier steps of this name in the handler, never by what they work on.
-/// So a handler names different work differently, and uses names in the same order each time.
+/// Steps are identified by name and by the number of earlier steps of this name in the handler, not
+/// by their input. So a handler names different work differently, and uses names in the same order
+/// each time.
 #[derive(Clone)]
 pub struct Steps {
     book: Arc<StepBook>,
@@ -127,11 +130,12 @@ impl Steps {
         Self { book, counts }
     }
 
-    /// Runs a step unless its result is recorded, and records the result. `work` gets the key of the step. A name has 1 to 64
-    /// letters, digits, `-` and `_`.
+    /// Runs a step unless its result is recorded, and records the result. `work` gets the key of
+    /// the step. A name has 1 to 64 letters, digits, `-` and `_`.
     ///
-    /// A failure that may pass is not recorded: the next attempt does the work again. Other failures are, and are returned to
-    /// later attempts too. Fails with SINEW-5117 if the step acts and an earlier process stopped during it.
+    /// A retryable failure is not recorded: the next attempt repeats the work. Other failures are
+    /// recorded, and returned to later attempts, too. Fails with SINEW-5117 if an earlier process
+    /// stopped during a [`StepEffect::Once`] step.
     pub fn run<T, F, Fut>(
         &self,
         name: &str,
@@ -143,7 +147,7 @@ impl Steps {
         F: FnOnce(String) -> Fut + Send,
         Fut: Future<Output = Result<T, Failure>> + Send,
     {
-        // The position is that of the call: steps that run at the same time keep their order.
+        // The position is that of the call, so that concurrent steps keep their order.
         let nth = self.position(name);
         let (book, name) = (Arc::clone(&self.book), name.to_owned());
         async move {
@@ -178,7 +182,8 @@ impl Steps {
 }
 
 impl StepBook {
-    /// The state of a step; none if its work is to be done now, which is recorded for work that acts.
+    /// Returns the state of a step; `None` if its work must be done now, which is recorded first
+    /// for work with side effects.
     async fn begin(&self, at: &(String, u32), effect: StepEffect) -> Result<Option<StepState>, Failure> {
         let mut opened = self.opened.lock().await;
         let steps = match &mut *opened {
@@ -207,7 +212,7 @@ impl StepBook {
         }
     }
 
-    /// Reads the log and takes the task up behind it.
+    /// Reads the log and records the start of the task.
     async fn open(&self) -> Result<OpenedSteps, Failure> {
         let mut steps = OpenedSteps { places: 0, states: HashMap::new() };
         let StepTask { task, attempt, delivery, .. } = self.task.clone();
@@ -267,7 +272,7 @@ impl OpenedSteps {
                 self.states.insert((step, nth), StepState::Unknown);
             }
             StepEntryBody::Done { step, nth, result, fault } => match fault {
-                // The fate of the work is known, and it may be done again.
+                // The outcome of the work is known, and it may be repeated.
                 Some(fault) if fault.retryable => drop(self.states.remove(&(step, nth))),
                 Some(fault) => drop(self.states.insert((step, nth), StepState::Failed(fault))),
                 None => drop(self.states.insert((step, nth), StepState::Succeeded(result))),

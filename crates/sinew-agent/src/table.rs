@@ -1,4 +1,5 @@
-//! The tasks of this process, open and lately ended: so that one that comes again is answered, not done again.
+//! The tasks of this process, open and recently ended, so that a redelivered task is answered
+//! without repeating the work.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,10 +20,10 @@ use crate::ended_tasks::EndedTasks;
 use crate::feed::EventFeed;
 use crate::task_properties::TaskProperties;
 
-/// Where a task comes from. Only the same origin is given an answer that is there already.
+/// Origin of a task. Only the same origin gets an existing answer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
-    /// An execution: the subject for the result, which holds a token that nobody can guess.
+    /// An execution: the result subject, which contains an unguessable token.
     Execution(String),
     /// A caller at the A2A endpoint.
     Caller(Token),
@@ -37,7 +38,7 @@ pub(crate) struct Entry {
     pub(crate) cancel: CancellationToken,
     pub(crate) feed: EventFeed,
     state: watch::Sender<Arc<Task>>,
-    /// The ended task as it is written: once, for all who are told.
+    /// The encoded ended task, shared by all callers.
     written: OnceLock<Box<RawValue>>,
     given_up: CancellationToken,
     taken_over: AtomicBool,
@@ -75,12 +76,12 @@ impl Entry {
         }
     }
 
-    /// The task as it is now.
+    /// Returns the current task.
     pub(crate) fn snapshot(&self) -> Arc<Task> {
         Arc::clone(&self.state.borrow())
     }
 
-    /// The task as it is now, as JSON.
+    /// Returns the current task as JSON.
     pub(crate) fn json(&self) -> Cow<'_, RawValue> {
         match self.written.get() {
             Some(written) => Cow::Borrowed(written),
@@ -88,17 +89,17 @@ impl Entry {
         }
     }
 
-    /// Whether the task will not change any more.
+    /// Returns whether the task is final.
     pub(crate) fn has_ended(&self) -> bool {
         is_terminal(self.state.borrow().status.state)
     }
 
-    /// The task once it has ended; none when the process gave it up.
+    /// Waits for the end of the task; `None` if the process aborted it.
     pub(crate) async fn ended(&self) -> Option<Arc<Task>> {
         self.once(is_terminal).await
     }
 
-    /// The task once it has ended or asks its caller; `None` when the process gave it up.
+    /// Waits until the task ends or asks its caller; `None` if the process aborted it.
     pub(crate) async fn settled(&self) -> Option<Arc<Task>> {
         self.once(|state| is_terminal(state) || state == TaskState::InputRequired).await
     }
@@ -112,19 +113,20 @@ impl Entry {
         }
     }
 
-    /// Whether the task has a caller that can be asked: it came as a message, not from an execution.
+    /// Returns whether the task has a caller that can be asked: it is a message, not a task of an
+    /// execution.
     pub(crate) fn has_caller(&self) -> bool {
         matches!(self.origin, Origin::Caller(_)) && self.caller.is_some()
     }
 
-    /// Asks the caller. The answer is the next message to the task.
+    /// Asks the caller. The next message to the task is the answer.
     pub(crate) fn ask_caller(&self, question: Message) -> oneshot::Receiver<Message> {
         let answer = self.question.open();
         self.change_status(TaskState::InputRequired, Some(question));
         answer
     }
 
-    /// Takes a message of the caller as the answer to the question that is open.
+    /// Passes a message of the caller as the answer to the open question.
     pub(crate) fn take_answer(&self, message: Message) -> AnswerFate {
         let fate = self.question.take(message);
         if fate == AnswerFate::Taken {
@@ -133,7 +135,8 @@ impl Entry {
         fate
     }
 
-    /// Shows the call that waits longest for a person, unless the task waits for its own caller.
+    /// Shows the call that has waited longest for a person, unless the task waits for its own
+    /// caller.
     pub(crate) fn show_callee_wait(&self) {
         if self.snapshot().status.state == TaskState::Working {
             self.change_status(TaskState::Working, self.callee_waits.oldest());
@@ -155,17 +158,17 @@ impl Entry {
         }
     }
 
-    /// Says that another process works on the task: nobody here hears of its end.
+    /// Records that another process works on the task: this one does not learn its end.
     pub(crate) fn mark_taken_over(&self) {
         self.taken_over.store(true, Ordering::Release);
     }
 
-    /// Whether another process works on the task.
+    /// Returns whether another process works on the task.
     pub(crate) fn is_taken_over(&self) -> bool {
         self.taken_over.load(Ordering::Acquire)
     }
 
-    /// The work begins.
+    /// Marks the task as working.
     pub(crate) fn working(&self) {
         self.state.send_modify(|task| {
             if !is_terminal(task.status.state) {
@@ -198,16 +201,16 @@ struct TaskRows {
 
 /// Outcome of [`TaskTable::begin`].
 pub(crate) enum Begin {
-    /// The task is new here.
+    /// The task is new.
     New(Arc<Entry>),
-    /// It is open, or its answer is known.
+    /// The task is open, or has ended.
     Known(Arc<Entry>),
-    /// There is no room.
+    /// The limit of open tasks is reached.
     Full,
 }
 
 impl TaskTable {
-    /// The task of this origin and id, made when it is not there and fewer than `most_open` are open.
+    /// Returns the task with this origin and id; creates it if fewer than `most_open` are open.
     pub(crate) fn begin(
         &self,
         origin: &Origin,
@@ -228,7 +231,7 @@ impl TaskTable {
         Begin::New(entry)
     }
 
-    /// The task has ended like this.
+    /// Ends the task with this result.
     pub(crate) fn end(&self, entry: &Entry, task: Arc<Task>) {
         let written = raw(&*task);
         let (id, size) = (task.id.0.clone(), written.get().len());
@@ -240,14 +243,14 @@ impl TaskTable {
         }
     }
 
-    /// The process gives the task up: it was never here.
+    /// Forgets an aborted task, as if it had never arrived.
     pub(crate) fn forget(&self, entry: &Entry) {
         let id = entry.snapshot().id.0.clone();
         self.rows().entries.remove(&(entry.origin.clone(), id));
         entry.given_up.cancel();
     }
 
-    /// A caller's own task.
+    /// Returns a caller's own task.
     pub(crate) fn find(&self, caller: &Token, id: &str) -> Option<Arc<Entry>> {
         let rows = self.rows();
         let own = (Origin::Caller(caller.clone()), id.to_owned());
@@ -255,13 +258,14 @@ impl TaskTable {
         rows.entries.get(&own).or_else(|| rows.entries.values().find(theirs)).cloned()
     }
 
-    /// All of a caller's tasks.
+    /// Returns all tasks of a caller.
     pub(crate) fn of(&self, caller: &Token) -> Vec<Arc<Entry>> {
         let rows = self.rows();
         rows.entries.values().filter(|entry| entry.caller.as_ref() == Some(caller)).cloned().collect()
     }
 
-    /// Open tasks of an execution, whoever asked: for the control subject, which says who may publish there.
+    /// Returns open tasks of an execution, of any caller: for the control subject, whose
+    /// permissions restrict publishers.
     pub(crate) fn open(&self, execution: &ExecutionId, id: &str) -> Vec<Arc<Entry>> {
         let rows = self.rows();
         let meant =

@@ -1,4 +1,4 @@
-//! The calls of other agents that one task makes.
+//! Calls of one task to other agents.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,25 +9,25 @@ use crate::artifacts::Artifacts;
 use crate::table::Entry;
 use crate::task_properties::TaskProperties;
 
-/// The task that calls others: its properties, its end and the calls it has made.
+/// The calling task: its properties, its end and its calls.
 #[derive(Clone, Copy)]
 pub(crate) struct TaskCalls<'a> {
     pub(crate) about: &'a TaskProperties,
     pub(crate) cancel: &'a CancellationToken,
     pub(crate) artifacts: &'a Artifacts,
     pub(crate) calls: &'a CallCounts,
-    /// Hears whether the other side waits for a person.
+    /// Called when the callee starts or stops waiting for a person.
     pub(crate) waits: Option<&'a (dyn Fn(bool) + Send + Sync)>,
     /// The task as its caller sees it; `None` for a task without a caller.
     pub(crate) entry: Option<&'a Entry>,
 }
 
-/// Calls of a task by the agent that is called.
+/// Number of calls of a task, by called agent.
 #[derive(Debug, Default)]
 pub(crate) struct CallCounts(Mutex<HashMap<String, u32>>);
 
 impl TaskCalls<'_> {
-    /// Returns how many calls of this agent the task has made before this one.
+    /// Returns the number of earlier calls of this agent by the task.
     pub(crate) fn next_call(self, agent: &str) -> u32 {
         let mut counts = self.calls.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(agent.to_owned()).or_default();

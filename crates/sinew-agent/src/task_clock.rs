@@ -1,6 +1,7 @@
-//! Time of a task that counts: it does not while a person is waited for.
+//! Time of a task that counts towards its limits: it is stopped while a person is awaited.
 //!
-//! The owner of the execution stops its clocks likewise, so the task continues for as long as its caller waits.
+//! The owner of the execution stops its clocks likewise, so the task continues for as long as its
+//! caller waits.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The clock of one task, shared by all that limit its time.
+/// The clock of one task, shared by all its time limits.
 #[derive(Debug, Default)]
 pub(crate) struct TaskClock {
     state: Mutex<ClockState>,
@@ -20,7 +21,7 @@ struct ClockState {
     /// Parts of the task that wait for a person.
     waits: u32,
     stopped_at: Option<Instant>,
-    /// Time for which the clock was stopped before.
+    /// Total time for which the clock was stopped.
     stopped: Duration,
 }
 
@@ -35,18 +36,18 @@ impl TaskClock {
         StoppedClock(self)
     }
 
-    /// Returns the time until a deadline that was set before the clock was stopped for the first time; `None` while it is
-    /// stopped.
+    /// Returns the time until a deadline that was set before the clock was first stopped; `None`
+    /// while it is stopped.
     pub(crate) fn left(&self, until: Instant) -> Option<Duration> {
         let state = self.state();
         state.stopped_at.is_none().then(|| (until + state.stopped).saturating_duration_since(Instant::now()))
     }
 
-    /// Waits until such a deadline has passed.
+    /// Waits until a deadline has passed.
     pub(crate) async fn passed(&self, until: Instant) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // Before the state is read, so that no change between the two is missed.
+            // Subscribe before reading the state, so that no change is missed.
             changed.as_mut().enable();
             match self.left(until) {
                 Some(Duration::ZERO) => return,
@@ -63,7 +64,7 @@ impl TaskClock {
     }
 }
 
-/// A stopped clock. It runs again when all guards are dropped.
+/// A stopped clock. It continues when all guards are dropped.
 #[derive(Debug)]
 pub(crate) struct StoppedClock<'a>(&'a TaskClock);
 

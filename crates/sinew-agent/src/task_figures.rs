@@ -1,4 +1,4 @@
-//! Figures of an agent's tasks, wherever they came from: for `/metrics`, and for `nats micro stats`.
+//! Statistics of an agent's tasks from all sources: for `/metrics`, and for `nats micro stats`.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ struct EndedTasks {
     last_error: String,
 }
 
-/// A task that the agent works on, as the gauge counts it.
+/// A task in progress, counted by the gauge.
 pub(crate) struct TaskTimer<'a> {
     figures: &'a TaskFigures,
     agent: &'a str,
@@ -26,13 +26,13 @@ pub(crate) struct TaskTimer<'a> {
 }
 
 impl TaskFigures {
-    /// Counts a task that the agent works on until the timer is dropped.
+    /// Counts a task in progress until the timer is dropped.
     pub(crate) fn begin<'a>(&'a self, agent: &'a str) -> TaskTimer<'a> {
         metrics::gauge!("sinew_agent_working", "agent" => agent.to_owned()).increment(1.0);
         TaskTimer { figures: self, agent, began: Instant::now() }
     }
 
-    /// Counts a task that has ended.
+    /// Counts an ended task.
     pub(crate) fn ended(&self, agent: &str, took: Duration, fault: Option<&Fault>) {
         let outcome = fault.map_or("succeeded", |fault| fault.kind.as_str());
         let agent = agent.to_owned();
@@ -44,12 +44,12 @@ impl TaskFigures {
         ended.busy = ended.busy.saturating_add(took);
         if let Some(fault) = fault {
             ended.errors += 1;
-            // The message may quote the task, and everybody may ask for the figures.
+            // The message may quote the task, and everyone may read the statistics.
             ended.last_error = fault.code.to_string();
         }
     }
 
-    /// Returns the figures as NATS words those of an endpoint.
+    /// Returns the statistics in the format of NATS endpoints.
     pub(crate) fn to_json(&self) -> Value {
         let EndedTasks { tasks, errors, busy, last_error } =
             self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -1,4 +1,4 @@
-//! Properties of a task, as its request told them.
+//! Properties of a task, from its request.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -21,7 +21,7 @@ pub(crate) struct TaskProperties {
     pub(crate) workflow: String,
     pub(crate) node: String,
     pub(crate) session: String,
-    /// Token of the caller that asks at the A2A endpoint; empty for tasks of executions.
+    /// Token of the caller at the A2A endpoint; empty for tasks of executions.
     pub(crate) caller: String,
     pub(crate) deadline: Option<SystemTime>,
     /// Time that counts towards the deadline and the agent's own limit.
@@ -31,24 +31,24 @@ pub(crate) struct TaskProperties {
     pub(crate) input_schema: Option<Value>,
     pub(crate) output_schema: Option<Value>,
     pub(crate) output_name: Option<String>,
-    /// Words of the request, and so of its answer.
+    /// Vocabulary of the request and its answer.
     pub(crate) vocabulary: Vocabulary,
     pub(crate) trace_parent: Option<String>,
     pub(crate) depth: u32,
-    /// How often the queue has delivered the task, this time included; 0 if it came otherwise.
+    /// Number of queue deliveries of the task, including this one; 0 if it arrived otherwise.
     pub(crate) delivery: u64,
-    /// The task of an execution that this one is, or is part of: what calls are proved with.
+    /// The execution's task that this is, or is part of: proof for calls.
     pub(crate) calling: Option<CallingTask>,
-    /// Result token of a task that came in a node request; calls are proved with it.
+    /// Result token of a task from a node request: proof for calls.
     pub(crate) result_token: Option<ResultToken>,
-    /// The request around the input, if the task came in a node request; `context` is null then.
+    /// The context of the input, if the task is from a node request; `context` is null then.
     pub(crate) surroundings: Option<Arc<Surroundings>>,
 }
 
-/// The surroundings of the input in a node request; worded for the handler when it asks.
+/// The context of the input in a node request; encoded when the handler requests it.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
-    /// Id of the node, where the activation's label says more.
+    /// Id of the node, if it differs from the activation's label.
     pub(crate) node: Option<String>,
     pub(crate) path: Vec<(String, u32)>,
     /// User on whose behalf the execution runs; empty if the request names none.
@@ -60,7 +60,7 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Words the request around the input, as A2A requests carry it.
+    /// Encodes the context of the input like A2A requests.
     pub(crate) fn value(&self, about: &TaskProperties) -> Value {
         let mut value = json!({
             "user": self.user,
@@ -82,7 +82,7 @@ impl Surroundings {
 }
 
 impl TaskProperties {
-    /// A task of which nothing but the ids is known.
+    /// Creates a task of which only the ids are known.
     pub(crate) fn new(agent: &str, execution: ExecutionId, task: TaskId) -> Self {
         Self {
             agent: agent.to_owned(),
@@ -111,21 +111,21 @@ impl TaskProperties {
         }
     }
 
-    /// The log of the activation's steps; none if the activation has no valid key.
+    /// Returns the log of the activation's steps; `None` if the activation has no valid key.
     pub(crate) fn step_log(&self) -> Option<StepLogId> {
         let activation = ActivationKey::parse(&self.activation).ok()?;
         Some(StepLogId { agent: Token::of(&self.agent), execution: self.execution.clone(), activation })
     }
 
-    /// The task of an execution that calls are proved with.
+    /// Returns the execution's task that proves calls.
     pub(crate) fn calling(&self) -> Option<CallingTask> {
         let of_token = |token| CallingTask::of_task(self.execution.clone(), self.task.clone(), token);
         self.calling.clone().or_else(|| self.result_token.as_ref().map(of_token))
     }
 }
 
-/// The ids of a caller's own task. They follow from the message, so that a message that comes twice is one task, and so
-/// that a caller knows where its progress will be heard before it asks.
+/// Returns the ids of a caller's own task. They are derived from the message, so that a repeated
+/// message is one task, and a caller knows the progress subject before the call.
 pub(crate) fn own_ids(
     namespace: &str,
     agent: &Token,

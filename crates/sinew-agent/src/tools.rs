@@ -1,4 +1,5 @@
-//! The others on the mesh as tools of a language model: workflows in both modes, agents with their own parameters.
+//! Peers on the mesh as tools of a language model: workflows in both modes, agents with their own
+//! parameters.
 
 use serde_json::{Map, Value, json};
 use sinew_protocol::Fault;
@@ -14,10 +15,10 @@ use crate::failure::{ARTIFACTS, Failure, NO_PEER, mesh_failed, short};
 use crate::peers::{Peers, call_id};
 use crate::task_calls::TaskCalls;
 
-/// The parameter of agents that take words.
+/// The parameter of agents that take text.
 const TASK: &str = "task_description";
 
-/// An agent or workflow that can be called.
+/// A callable agent or workflow.
 enum CallableTool {
     Workflow(WorkflowTool),
     Peer(PeerTool),
@@ -28,13 +29,13 @@ enum CallableTool {
 struct PeerTool {
     agent: String,
     description: String,
-    /// Of its input; none if it takes words.
+    /// Schema of its input; `None` if it takes text.
     input_schema: Option<Value>,
     output_schema: Option<Value>,
 }
 
 impl CallableTool {
-    /// The tool of a card; none for the agent itself.
+    /// Returns the tool of a card; `None` for the agent itself.
     fn of(card: &AgentCard, own: &str) -> Option<Self> {
         if card.name == own {
             return None;
@@ -42,7 +43,7 @@ impl CallableTool {
         if card::kind(card) == AgentKind::Workflow {
             return WorkflowTool::from_card(card).map(Self::Workflow);
         }
-        // A model passes an object to a tool; agents with another input cannot be called as tools.
+        // A model passes an object to a tool; agents with other input cannot be called as tools.
         let schema = card::input_schema(card);
         if schema.is_some_and(|schema| schema.get("properties").is_none_or(|fields| !fields.is_object())) {
             return None;
@@ -62,7 +63,7 @@ impl CallableTool {
         }
     }
 
-    /// Models are told the short name where the whole one is too long.
+    /// Models get the short name if the full one is too long.
     fn is_called(&self, name: &str) -> bool {
         let declaration = self.declaration();
         let is_one = |one: &ToolDeclaration| one.name == name || one.short_name() == name;
@@ -71,7 +72,8 @@ impl CallableTool {
 }
 
 impl PeerTool {
-    /// `peer_` and the agent's name, with `_` for what a tool's name may not hold.
+    /// Returns `peer_` and the agent's name, with `_` for characters that are invalid in a tool's
+    /// name.
     fn name(&self) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         format!("peer_{}", self.agent.chars().map(plain).collect::<String>())
@@ -92,7 +94,7 @@ impl PeerTool {
         let description = purpose_first(&self.description, &format!("Ask the agent '{}'.", self.agent));
         let mut parameters = self.parameters();
         if let Some(parameters) = parameters.as_object_mut() {
-            // Interfaces of models demand it; the properties say so already.
+            // Model APIs require it, although the properties imply it.
             parameters.insert("type".to_owned(), "object".into());
         }
         ToolDeclaration {
@@ -104,7 +106,7 @@ impl PeerTool {
         }
     }
 
-    /// The agent's input.
+    /// Returns the agent's input.
     fn input(&self, arguments: &Map<String, Value>) -> Result<Value, Fault> {
         let given = Value::Object(arguments.clone());
         let violations = violations(&self.parameters(), &given);
@@ -126,7 +128,7 @@ impl Peers {
     }
 
     pub(crate) async fn tools(&self, context: TaskCalls<'_>) -> Result<Vec<ToolDeclaration>, Failure> {
-        // Artifacts can be named once there is one.
+        // Artifacts can only be referenced once one exists.
         let has_artifacts = !context.artifacts.list().is_empty();
         let declared = |tool: &CallableTool| {
             let declaration = tool.declaration();
@@ -136,7 +138,7 @@ impl Peers {
         Ok(self.all(&context.about.agent).await?.iter().flat_map(declared).collect())
     }
 
-    /// Does what a model asked of a tool.
+    /// Performs a model's tool call.
     pub(crate) async fn call_tool(
         &self,
         context: TaskCalls<'_>,
@@ -166,7 +168,7 @@ impl Peers {
         arguments: &Map<String, Value>,
     ) -> Result<Value, Failure> {
         let id = call_id(context, &tool.workflow);
-        // The same call of the same task names the same artifact.
+        // The same call of the same task has the same artifact name.
         let suffix = u32::from_str_radix(&sha256(id.as_bytes())[..8], 16).unwrap_or_default();
         let input = tool.prepare(arguments, suffix, violations)?;
         let workflow = &tool.workflow;
@@ -176,7 +178,7 @@ impl Peers {
                 let bytes = content.to_string().into();
                 self.store(context, workflow, artifact.as_str(), "application/json", bytes).await?
             }
-            // Not looked at: the workflow checks its input itself.
+            // Not validated here: the workflow validates its input itself.
             ToolInput::Artifact(reference) => {
                 let found = context.artifacts.find(reference.name.as_str(), reference.version);
                 let found = found.ok_or_else(|| {
@@ -198,26 +200,26 @@ impl Peers {
         let mut request = tool.message(&input, &caller, Vocabulary::Current);
         locate(&mut request, &part);
         let output = self.ask(context, workflow, &id, request).await?.result?;
-        // The next call may name it, so that no model has to write it again.
+        // The next call may reference it, so that no model has to repeat it.
         context.artifacts.put_json(&result_name(workflow), &output)?;
         Ok(output)
     }
 }
 
-/// Name of the artifact that holds the latest result of a workflow, for the calls that come after it.
+/// Name of the artifact with the latest result of a workflow, for later calls.
 fn result_name(workflow: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
     format!("wi_{}.json", workflow.chars().take(200).map(plain).collect::<String>())
 }
 
-/// Says where the input was stored.
+/// Sets the location of the stored input.
 fn locate(request: &mut SendMessageRequest, part: &Part) {
     if let PartContent::Url(address) = &part.content {
         point_to(request, address);
     }
 }
 
-/// Where a tool's arguments break its schema.
+/// Returns the violations of a tool's schema in its arguments.
 fn violations(schema: &Value, arguments: &Value) -> Vec<String> {
     match Schema::compile(schema) {
         Err(error) => vec![error.to_string()],

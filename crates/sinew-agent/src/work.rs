@@ -1,4 +1,4 @@
-//! One task from its input to its end: checks, tries, time, panics.
+//! Processes one task from its input to its end: validation, retries, time limits, panics.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -27,25 +27,25 @@ use crate::handler::{HandlerCall, HandlerOutput};
 use crate::handler_pace::PacedCall;
 use crate::task_properties::TaskProperties;
 
-/// How long a handler may tidy up after its task was given up.
+/// Time for a handler to clean up after its task was cancelled.
 const TIDY_UP: Duration = Duration::from_secs(5);
 
-/// How long the end of a handler is waited for when its process stops.
+/// Wait for the end of a handler when its process stops.
 const HALT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How a task ended.
+/// End of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EndedTask {
-    /// The output and where it is kept, or why there is none.
+    /// The output and its location, or the fault.
     pub(crate) result: Result<ArtifactRef, Fault>,
-    /// How often the handler was called after the first time.
+    /// Number of handler calls after the first.
     pub(crate) retries: u32,
-    /// Time from the first call of the handler to the end; zero if it was not called.
+    /// Time from the first handler call to the end; zero if it was not called.
     pub(crate) worked: Duration,
 }
 
 impl EndedTask {
-    /// Logs why a task failed. Not the fault's message: it may quote the task.
+    /// Logs a failed task without its fault's message, which may quote the task.
     pub(crate) fn log_failure(&self, context: &Context) {
         let Err(fault) = &self.result else { return };
         let TaskProperties { agent, execution, task, .. } = context.about();
@@ -54,22 +54,22 @@ impl EndedTask {
         log_limited!(20, info, %agent, %execution, %task, code, reason, retries, "task failed");
     }
 
-    /// An end before any work.
+    /// Ends a task before any work.
     pub(crate) fn refused(fault: Fault) -> Self {
         Self { result: Err(bounded(fault)), retries: 0, worked: Duration::ZERO }
     }
 }
 
-/// The process has no answer to a task.
+/// Why the process has no answer to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GivenUp {
-    /// The process stops before the task did: another one has to do it.
+    /// The process stops before the task ends: another one has to process it.
     Stopping,
-    /// Another process does it, behind the steps of this one.
+    /// Another process has taken it over, after the steps of this one.
     TakenOver,
 }
 
-/// Works on a task. `halt` fires when the process cannot wait any longer.
+/// Processes a task. `halt` fires when the process cannot wait any longer.
 pub(crate) async fn work(
     agent: &CompiledAgent,
     input: &Value,
@@ -82,7 +82,7 @@ pub(crate) async fn work(
     go_on(agent, input, context, halt, None).await
 }
 
-/// Works on a task whose input was checked. The handler's first call may have been begun already.
+/// Processes a task with validated input. The handler's first call may already have started.
 pub(crate) async fn go_on(
     agent: &CompiledAgent,
     input: &Value,
@@ -105,7 +105,7 @@ pub(crate) async fn go_on(
             }
         };
         if context.step_log().is_taken_over() {
-            // The answer would compete with that of the other process, whatever it is.
+            // The answer would compete with that of the other process.
             return Err(GivenUp::TakenOver);
         }
         let result = match called {
@@ -124,7 +124,7 @@ pub(crate) async fn go_on(
     }
 }
 
-/// How long a task may take: until its deadline, and never longer than the agent allows.
+/// Returns the time limit of a task: its deadline, and at most the agent's limit.
 pub(crate) fn time_left(agent: &CompiledAgent, context: &Context) -> Duration {
     let left =
         context.deadline().map(|deadline| deadline.duration_since(SystemTime::now()).unwrap_or_default());
@@ -136,7 +136,7 @@ pub(crate) fn check_input(agent: &CompiledAgent, input: &Value, context: &Contex
         .map_err(|refused| refused.fault(BAD_INPUT, "input"))
 }
 
-/// Checks an output against the request's schema, else against the agent's.
+/// Validates an output against the request's schema, else against the agent's.
 pub(crate) fn check_output(agent: &CompiledAgent, value: &Value, context: &Context) -> Result<(), Fault> {
     check(agent, context.output_schema(), agent.output.as_ref(), value)
         .map_err(|refused| refused.fault(BAD_OUTPUT, "output"))
@@ -156,7 +156,7 @@ impl RefusedTask {
     }
 }
 
-/// Checks against the request's schema, else against the agent's.
+/// Validates a value against the request's schema, else against the agent's.
 fn check(
     agent: &CompiledAgent,
     request: Option<&Value>,
@@ -170,15 +170,15 @@ fn check(
     own.map_or(Ok(()), |schema| schema.check(value).map_err(RefusedTask::Value))
 }
 
-/// The first call of a handler, as far as it has come.
+/// State of the first handler call.
 pub(crate) enum FirstCall {
-    /// The handler works.
+    /// The handler is running.
     Running(HandlerCall),
-    /// The handler has answered.
+    /// The handler has returned.
     Answered(Result<HandlerOutput, Fault>),
 }
 
-/// Calls the handler; nothing of it runs before the call is polled.
+/// Calls the handler; it runs only when the call is polled.
 pub(crate) fn begin_call(agent: &CompiledAgent, input: Value, context: &Context) -> HandlerCall {
     let (handler, context) = (Arc::clone(&agent.agent.handler), context.clone());
     let task = context.clone();
@@ -193,7 +193,7 @@ pub(crate) fn begin_call(agent: &CompiledAgent, input: Value, context: &Context)
         .boxed()
 }
 
-/// Waits for a call of the handler, on a task of its own: it may block, or never come back.
+/// Waits for a handler call in a separate task, because it may block or never return.
 async fn attempt(
     agent: &CompiledAgent,
     call: HandlerCall,
@@ -212,7 +212,8 @@ async fn attempt(
             return Ok(unless_cancelled(context, said));
         }
         () = halt.cancelled() => {
-            // The handler ends before it could give up the calls that it waits for: the next process finds them.
+            // The handler is aborted before it could cancel the calls that it waits for: the next
+            // process finds them.
             called.0.abort();
             let _ended = timeout(HALT_TIMEOUT, &mut called.0).await;
             context.cancel().cancel();
@@ -238,12 +239,13 @@ fn cancelled() -> Fault {
     Fault::cancelled(CANCELLED, "the task was cancelled")
 }
 
-/// Returns the answer of a handler. A cancelled task ends as cancelled, whatever its handler returns on the way out.
+/// Returns the answer of a handler. A cancelled task ends as cancelled, whatever its handler
+/// returns.
 fn unless_cancelled(context: &Context, answer: Result<HandlerOutput, Fault>) -> Result<HandlerOutput, Fault> {
     if context.cancel().is_cancelled() { Err(cancelled()) } else { answer }
 }
 
-/// A handler at work; it ends with whoever waits for it.
+/// A running handler; aborted on drop.
 struct RunningHandler(JoinHandle<Result<HandlerOutput, Fault>>);
 
 impl Drop for RunningHandler {
@@ -252,7 +254,7 @@ impl Drop for RunningHandler {
     }
 }
 
-/// The output as an artifact of the task, if it is one that may go out.
+/// Stores the output as an artifact of the task, if it is valid.
 fn kept(agent: &CompiledAgent, said: HandlerOutput, context: &Context) -> Result<ArtifactRef, Fault> {
     let (value, kept) = match said {
         HandlerOutput::Value(value) => (value, None),
@@ -277,7 +279,7 @@ fn kept(agent: &CompiledAgent, said: HandlerOutput, context: &Context) -> Result
     }
 }
 
-/// The artifact that a model's last message names.
+/// Returns the artifact that a model's last message references.
 fn marked(text: &str) -> Result<ArtifactRef, Fault> {
     let wanted = "end the last message with «result:artifact=NAME:VERSION status=success», naming an artifact of this task";
     let bad = |what: &str| Fault::invalid(NO_MARKER, what).with_details([wanted]);
@@ -293,7 +295,7 @@ fn marked(text: &str) -> Result<ArtifactRef, Fault> {
     }
 }
 
-/// The name that the request suggests, else one that follows from agent and task.
+/// Returns the name that the request suggests, else one derived from agent and task.
 pub(crate) fn output_name(context: &Context) -> String {
     let suggested = context.about().output_name.as_deref().filter(|name| ArtifactName::parse(name).is_ok());
     suggested.map_or_else(

@@ -36,14 +36,14 @@ use crate::programs::{Adapters, Programs};
 
 /// Wait for an event before the owner or the history is queried.
 const ASK_AFTER: Duration = Duration::from_secs(2);
-/// Pause between attempts to reach an unreachable broker.
+/// Pause between two attempts to reach the broker.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// Reason for the failure of a client's request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The mesh.
+    /// The mesh failed.
     #[error(transparent)]
     Mesh(#[from] MeshError),
     /// The request cannot be sent.
@@ -62,10 +62,10 @@ pub enum ClientError {
         execution: ExecutionId,
         /// The operator code.
         code: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The command was refused.
+    /// The command was rejected.
     #[error("{0}")]
     Refused(String),
     /// No executor decided in time; the command is stored and will be decided.
@@ -76,7 +76,7 @@ pub enum ClientError {
     Unreadable {
         /// The execution.
         execution: ExecutionId,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The plan of an execution cannot be loaded.
@@ -125,7 +125,7 @@ impl StartWay {
     }
 }
 
-/// Milliseconds since 1970, as spans tell the time.
+/// Returns milliseconds since 1970, the time unit of spans.
 fn millis(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
@@ -153,7 +153,7 @@ impl Client {
         Self { mesh: self.mesh.on_behalf_of(caller), starts: Arc::default(), ..self.clone() }
     }
 
-    /// The mesh.
+    /// Returns the mesh.
     pub fn mesh(&self) -> &Mesh {
         &self.mesh
     }
@@ -163,7 +163,7 @@ impl Client {
         self.cards.get_or_init(|| self.mesh.cards().follow())
     }
 
-    /// Deployed workflows and plans.
+    /// Returns deployed workflows and plans.
     pub fn programs(&self) -> &Programs {
         &self.programs
     }
@@ -192,8 +192,8 @@ impl Client {
         self.start_command(new_key(time, uuid::Uuid::now_v7().as_u128()), workflow, input)
     }
 
-    /// Starts an execution; true if it is new. An input that is too large for a command is stored first. Once this returns, the
-    /// execution will reach an end, or its verdict says why it does not begin.
+    /// Starts an execution; returns true if it is new. An input that is too large for a command is stored
+    /// first. Once this returns, the execution will end, or be rejected with a verdict.
     pub async fn start(&self, command: StartCommand) -> Result<bool, ClientError> {
         self.start_within(command, TraceParent::fresh()).await
     }
@@ -276,7 +276,7 @@ impl Client {
         let mut events = self.mesh.events().follow(&filter, ReadFrom::Now).await?;
         self.send(command.operation(), &execution, id, &command, TraceParent::fresh()).await?;
         let until = Instant::now() + patience;
-        // Another caller may use the same id for a command of its own.
+        // Another caller may use the same id for a different command.
         let is_own = |verdict: &Verdict| verdict.id == *id && verdict.caller == *self.mesh.caller();
         loop {
             let wait = until.saturating_duration_since(Instant::now()).min(ASK_AFTER);
@@ -378,7 +378,7 @@ impl Client {
     async fn is_owned(&self, shard: u32, silence: &MeshError) -> Result<bool, ClientError> {
         match silence {
             MeshError::NobodyAnswers { .. } => Ok(false),
-            // An observer of all subjects keeps the server from reporting it: heartbeats tell.
+            // An observer on all subjects suppresses the no-responders status, so the heartbeats decide.
             _ => match self.mesh.fleet().serves(shard).await {
                 // Without the right to read them, a slow owner counts as an owner.
                 Err(MeshError::Forbidden { .. }) => Ok(true),
@@ -404,7 +404,7 @@ impl Client {
         let shard = execution.shard(self.mesh.admin().layout().await?.shards);
         match self.mesh.services().ask_shard(shard, &Query::Verdicts(execution.clone())).await {
             Ok(Answer::Verdicts(verdicts)) => Ok(verdicts),
-            // An owner of an older version does not know the question: its events tell.
+            // Owners of older versions do not know this query; their events contain the verdicts.
             Ok(_) => Ok(Vec::new()),
             Err(error) if is_silent(&error) => Ok(self.fold(shard).await?.verdicts(execution)),
             Err(error) => Err(error.into()),
@@ -531,7 +531,7 @@ impl Client {
         let mut events = self.mesh.events().follow(&filter, ReadFrom::Beginning).await?;
         let mut event = None;
         loop {
-            // The record first: what was told before this client listened is in it.
+            // Read the record first: it contains everything that was published before this client subscribed.
             if let Some(record) = self.record(execution).await? {
                 return self.check_own(&record, workflow).map(|()| true);
             }
@@ -551,7 +551,7 @@ impl Client {
         }
     }
 
-    /// Waits for the end of an execution. None after the timeout; the execution continues.
+    /// Waits for the end of an execution. `None` after the timeout; the execution continues.
     pub async fn outcome(
         &self,
         execution: &ExecutionId,
@@ -581,14 +581,14 @@ impl Client {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
         let until = patience.map(|patience| Instant::now() + patience);
         let is_over = || until.is_some_and(|until| Instant::now() >= until);
-        // A broker that is away comes back, and the execution goes on: that is waited for like the execution itself.
+        // An unreachable broker comes back and the execution continues, so wait for it, too.
         let mut events = loop {
             match self.mesh.events().follow(&filter, ReadFrom::Beginning).await {
                 Err(error) if error.is_transient() && !is_over() => tokio::time::sleep(AGAIN).await,
                 opened => break opened?,
             }
         };
-        // The record first: what was told before this client listened is in it.
+        // Read the record first: it contains everything that was published before this client subscribed.
         let mut is_first = true;
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -627,7 +627,7 @@ impl Client {
                 Some(verdict) => Some(verdict),
                 None => self.refused_start(execution, own.is_none()).await?,
             };
-            // A stranger's start of the same id may be refused before the own one is taken.
+            // Another caller's start with the same id may be rejected before the own one is accepted.
             return match refused {
                 Some(verdict) if own.is_none() || verdict.caller == *self.mesh.caller() => {
                     Err(ClientError::Refused(verdict.reason))
@@ -692,7 +692,7 @@ impl std::fmt::Debug for Client {
 fn checked_body(command: &Command) -> Result<String, ClientError> {
     command.check()?;
     let body = command.to_json();
-    // Executors set aside what is larger, and nobody would answer.
+    // Executors quarantine larger commands, so no verdict would follow.
     if body.len() > MAX_BODY {
         return Err(BadCommand::Size(body.len()).into());
     }

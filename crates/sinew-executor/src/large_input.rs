@@ -7,14 +7,14 @@ use sinew_protocol::artifact::sha256;
 use sinew_protocol::command::StartCommand;
 use sinew_protocol::{ActivationKey, ArtifactName, ExecutionId, TaskId, Token};
 
-/// The id of an execution as a task of its workflow: made as for any agent, so that callers know it before they ask.
+/// Returns the task id of an execution. Callers can derive it before the call, as for any agent.
 pub(crate) fn workflow_task_id(execution: &ExecutionId, workflow: &str) -> TaskId {
     let agent = Token::of(workflow);
     TaskId::of(execution, &ActivationKey::of::<&str>(execution, agent.as_str(), &[], 0), 1)
 }
 
-/// Stores the input of a start; the command names it from then on. The place follows from the start and the input, so that the
-/// same start made again is the same command.
+/// Stores the input of a start, which the command then references. The address is derived from the
+/// start and the input, so a repeated start is the same command.
 pub(crate) async fn store_input(
     artifacts: &ArtifactStore,
     command: &mut StartCommand,

@@ -13,21 +13,23 @@ use tracing::debug;
 
 use sinew_shard::Program;
 
-/// No workflow of this name is known.
+/// The workflow does not exist.
 pub(crate) const NO_SUCH_WORKFLOW: &str = code::NO_SUCH_WORKFLOW.as_str();
 
-/// Programs kept ready.
+/// Maximum number of cached programs.
 const KEPT: u64 = 1_000;
-/// Time without use after which a program is dropped: versions that were replaced are not asked for again.
+/// Time without use after which a cached program is dropped: replaced versions are not requested
+/// again.
 const KEPT_UNUSED: Duration = Duration::from_mins(10);
 
-/// Gives the adapter of a dialect.
+/// Returns the adapter of a dialect.
 pub type Adapters = fn(&str) -> Option<&'static dyn Adapter>;
 
-/// Gives the workflow of this name that is not deployed but made: `call:NAME` asks an agent once, `ask:person` a person.
+/// Returns the generated workflow of this name, which is not deployed: `call:NAME` calls an agent,
+/// `ask:person` asks a person.
 pub type CallPrograms = fn(&str) -> Option<Program>;
 
-/// Programs, fetched when they are needed.
+/// Programs, loaded on demand.
 #[derive(Clone)]
 pub struct Programs {
     mesh: Mesh,
@@ -39,30 +41,30 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Programs of these dialects, from the store of this mesh.
+    /// Creates programs of these dialects from the store of this mesh.
     pub fn new(mesh: Mesh, adapters: Adapters, workflows: Workflows) -> Self {
         let ready = moka::sync::Cache::builder().max_capacity(KEPT).time_to_idle(KEPT_UNUSED).build();
         Self { mesh, adapters, calls: None, ready, workflows }
     }
 
-    /// The same, with workflows that are not deployed but made.
+    /// Adds generated workflows.
     #[must_use]
     pub fn with_calls(mut self, calls: Option<CallPrograms>) -> Self {
         self.calls = calls;
         self
     }
 
-    /// Whether agents are asked by executions when other agents call them.
+    /// Returns whether agents that other agents call are called by executions.
     pub fn has_calls(&self) -> bool {
         self.calls.is_some()
     }
 
-    /// The program of this digest, if it was fetched before.
+    /// Returns the cached program of this digest.
     pub fn ready(&self, digest: &str) -> Option<Program> {
         self.ready.get(digest)
     }
 
-    /// The program of this digest. A fault that may be tried again means that the store could not be asked.
+    /// Returns the program of this digest. A retryable fault means that the store was unavailable.
     pub async fn by_digest(&self, digest: &str) -> Result<Program, Fault> {
         if let Some(program) = self.ready(digest) {
             return Ok(program);
@@ -91,7 +93,7 @@ impl Programs {
         Ok(program)
     }
 
-    /// The program that a start means, if it was fetched before and is of this workflow.
+    /// Returns the cached program for a start, if it belongs to this workflow.
     pub fn meant_at_hand(&self, name: &str, version: Option<&str>) -> Option<Program> {
         let program = match version {
             Some(digest) => self.ready(digest)?,
@@ -100,8 +102,8 @@ impl Programs {
         (program.name() == name).then_some(program)
     }
 
-    /// The workflow that is made and not deployed, if the name is that of one. Its plan is stored like others, so that every process
-    /// finds it by its digest.
+    /// Returns the generated workflow of this name, if any. Its plan is stored like others, so
+    /// every process finds it by its digest.
     async fn call(&self, name: &str) -> Result<Option<Program>, Fault> {
         let Some(program) = self.calls.and_then(|calls| calls(name)) else {
             return Ok(None);
@@ -114,7 +116,7 @@ impl Programs {
         Ok(Some(program))
     }
 
-    /// The program that a start means: of this digest, else the version deployed last.
+    /// Returns the program for a start: of this digest, else the version deployed last.
     pub async fn meant(&self, name: &str, version: Option<&str>) -> Result<Program, Fault> {
         let deployed = || self.workflows.get(name).map(|deployed| deployed.deployment.digest.clone());
         let digest = if let Some(digest) = version.map(str::to_owned).or_else(deployed) {
@@ -123,7 +125,7 @@ impl Programs {
             if let Some(program) = self.call(name).await? {
                 return Ok(program);
             }
-            // The view may be a moment behind what was deployed.
+            // The view may lag behind deployments.
             let latest = self.mesh.workflows().latest(name).await?;
             let missing = || Fault::invalid(NO_SUCH_WORKFLOW, format!("Workflow '{name}' not found"));
             latest.ok_or_else(missing)?.deployment.digest
@@ -137,7 +139,7 @@ impl Programs {
     }
 }
 
-/// Puts a plan into the store and gives back its digest: the first half of deploying a workflow.
+/// Stores a plan and returns its digest: the first half of deploying a workflow.
 pub async fn store_plan(mesh: &Mesh, program: &Program, source: Option<String>) -> Result<String, MeshError> {
     let plan = serde_json::to_value(program.graph.plan()).unwrap_or_default();
     let dialect = program.adapter.name().to_owned();

@@ -13,34 +13,34 @@ use sinew_protocol::card::{SCHEMAS, extension_params};
 use sinew_protocol::unique_keys::read_unique;
 use sinew_source::Schema;
 
-/// The largest card, in bytes.
+/// Maximum size of a card, in bytes.
 pub const LARGEST_CARD: usize = 64 << 10;
-/// The most skills on a card.
+/// Maximum number of skills on a card.
 pub const MOST_SKILLS: usize = 100;
-/// The most extensions, interfaces, tags of a skill, examples and modes, each.
+/// Maximum number of extensions, interfaces, tags of a skill, examples and modes, each.
 pub const MOST_ENTRIES: usize = 64;
-/// The longest agent name, in bytes.
+/// Maximum length of an agent name, in bytes.
 pub const LONGEST_NAME: usize = 255;
-/// The longest version, id, tag, mode or binding, in bytes.
+/// Maximum length of a version, id, tag, mode or binding, in bytes.
 const LONGEST_WORD: usize = 256;
-/// The longest address, in bytes.
+/// Maximum length of an address, in bytes.
 const LONGEST_ADDRESS: usize = 2048;
-/// A description is cut after this many characters: it goes into prompts and tables.
+/// Descriptions are truncated to this many characters, because prompts and tables include them.
 pub const LONGEST_TEXT: usize = 4096;
 
 /// The rule that a card breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadCard {
-    /// More bytes than a card may have.
+    /// The card exceeds the maximum size.
     #[error("it has {0} bytes; the limit is {LARGEST_CARD}")]
     Size(usize),
-    /// No JSON, a member twice, nested too deeply.
+    /// The card is not valid JSON, repeats a member, or is nested too deeply.
     #[error("it is not valid JSON: {0}")]
     Json(String),
-    /// Not the form of an A2A agent card.
+    /// The JSON is not an A2A agent card.
     #[error("it is not an A2A agent card: {0}")]
     Form(String),
-    /// A card under somebody else's subject.
+    /// The card was published under another agent's subject.
     #[error("it names {name:?}, whose token is {token}, but the subject belongs to another agent")]
     Name {
         /// The name on the card.
@@ -48,33 +48,33 @@ pub enum BadCard {
         /// Its token.
         token: String,
     },
-    /// A field that every card must have is empty.
+    /// A required field is empty.
     #[error("{0} is empty")]
     Empty(&'static str),
-    /// More entries than one can look at.
+    /// A list exceeds its limit.
     #[error("{field} has {found} entries; the limit is {limit}")]
     Many {
         /// The list.
         field: &'static str,
         /// Its length.
         found: usize,
-        /// The most there may be.
+        /// The limit.
         limit: usize,
     },
-    /// A word, name or address that is too long to be one.
+    /// A text exceeds its maximum length.
     #[error("{field} has {found} bytes; the limit is {limit}")]
     Long {
         /// The field.
         field: &'static str,
         /// Its length.
         found: usize,
-        /// The most there may be.
+        /// The limit.
         limit: usize,
     },
-    /// Characters that steer a terminal, in a place where text is not cleaned but compared.
+    /// An identifier contains control characters; it cannot be cleaned, because it is compared.
     #[error("{0} contains control characters")]
     Control(&'static str),
-    /// Two entries that must differ are the same.
+    /// Two entries that must differ are equal.
     #[error("duplicate {field} {value:?}")]
     Twice {
         /// The field.
@@ -82,17 +82,17 @@ pub enum BadCard {
         /// The value.
         value: String,
     },
-    /// A schema that cannot be used.
+    /// A schema is unusable.
     #[error("{which} cannot be used: {reason}")]
     Schema {
         /// `input_schema` or `output_schema`.
         which: &'static str,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// The card in these bytes, cleaned, when it keeps every rule; `agent` is the token of the subject it came on.
+/// Parses, checks and cleans a card; `agent` is the token of the subject that it was published on.
 pub fn check(agent: &Token, body: &[u8]) -> Result<AgentCard, BadCard> {
     if body.len() > LARGEST_CARD {
         return Err(BadCard::Size(body.len()));
@@ -149,7 +149,8 @@ fn limits(card: &AgentCard) -> Result<(), BadCard> {
     let mut uris = HashSet::new();
     for extension in extensions {
         long("capabilities.extensions.uri", &extension.uri, LONGEST_ADDRESS)?;
-        // Readers take the first with a URI, so a second one would only be there to be seen by others.
+        // Readers use the first extension with a URI, so a duplicate would show different content
+        // to others.
         if !uris.insert(extension.uri.as_str()) {
             return Err(BadCard::Twice { field: "extension", value: extension.uri.clone() });
         }
@@ -208,7 +209,7 @@ fn long(field: &'static str, text: &str, limit: usize) -> Result<(), BadCard> {
     if text.len() > limit { Err(BadCard::Long { field, found: text.len(), limit }) } else { Ok(()) }
 }
 
-/// Cuts what people and models read; what is compared was refused already.
+/// Truncates texts for people and models; texts that are compared were already checked.
 fn shorten(card: &mut AgentCard) {
     cut(&mut card.description);
     for skill in &mut card.skills {
@@ -227,7 +228,7 @@ fn cut(text: &mut String) {
     }
 }
 
-/// Takes the characters that steer a terminal out of every text; a member's name with one is refused.
+/// Removes control characters from every text; rejects member names that contain them.
 fn clean(value: &mut Value) -> Result<(), BadCard> {
     match value {
         Value::String(text) if text.chars().any(steers) => text.retain(|c| !steers(c)),
@@ -245,7 +246,8 @@ fn clean(value: &mut Value) -> Result<(), BadCard> {
     Ok(())
 }
 
-/// Control characters but line break and tab, and those that turn the direction of text or are not seen.
+/// Returns whether a character is a control character (except line break and tab), a bidirectional
+/// control or invisible.
 fn steers(c: char) -> bool {
     (c.is_control() && c != '\n' && c != '\t')
         || matches!(c, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}')

@@ -36,32 +36,32 @@ use crate::screen::{ScreenedRoute, UpstreamServer};
 use crate::stream::pull::{pause, unreachable};
 use crate::version::Version;
 
-/// Where a server is looked for when nobody says where.
+/// Default address.
 const LOCALHOST: &str = "nats://localhost:4222";
-/// How long to wait for the server when nobody says how long.
+/// Default connection timeout.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Notices a connection that is cut without a word within two of these.
+/// Ping interval; a connection that was cut without notice is detected within two intervals.
 const PING: Duration = Duration::from_secs(10);
-/// The longest wait before the first attempt to come back; it doubles from there.
+/// Longest wait before the first reconnection attempt; it doubles with each attempt.
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
-/// The longest wait between two attempts to come back.
+/// Longest wait between two reconnection attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
-/// A loss without a word from the server, after which the same server is there again so soon, is taken for the work of a
-/// message that the client library cannot read.
+/// If a connection is lost without an error from the server, and the same server is reachable again within this
+/// time, the cause was probably a message that the client library cannot read.
 const QUICK_RETURN: Duration = Duration::from_secs(2);
-/// Two losses within this time are taken for the work of a message that the client library cannot read.
+/// Two losses within this time are attributed to a message that the client library cannot read.
 pub const LOSS_WINDOW: Duration = Duration::from_secs(30);
-/// As many losses within [`LONG_LOSS_WINDOW`] are taken for the same, however far apart.
+/// So is this number of losses within [`LONG_LOSS_WINDOW`], however far apart.
 const MAX_LOSSES: usize = 5;
 /// Losses older than this do not count.
 const LONG_LOSS_WINDOW: Duration = Duration::from_hours(1);
-/// Time without an unreadable message after which a screened connection is left, the first time and at most.
+/// Initial and maximum time without an unreadable message before leaving a screened connection.
 const SCREEN_CALM: Duration = Duration::from_mins(15);
 const MAX_SCREEN_CALM: Duration = Duration::from_hours(24);
-/// More than any file of credentials has.
+/// Maximum size of a credentials file.
 const LONGEST_SECRET: u64 = 64 * 1024;
 
-/// How to connect. What is absent comes from the environment, a context or a default.
+/// Connection settings. Absent ones are taken from the environment, a context or a default.
 #[derive(Clone, Default)]
 pub struct Connect {
     /// Addresses of servers, separated by commas.
@@ -82,17 +82,17 @@ pub struct Connect {
     pub key: Option<PathBuf>,
     /// File with the certificate authorities to trust.
     pub ca: Option<PathBuf>,
-    /// How long to wait for the server.
+    /// Connection timeout.
     pub timeout: Option<Duration>,
-    /// The mesh.
+    /// Namespace of the mesh.
     pub namespace: Option<String>,
-    /// Caller in subjects. By default the user that the credentials name, else the system's user and host. It is a claim:
-    /// only the server's permissions make it more.
+    /// Caller in subjects. By default the user that the credentials name, else the system's user and host. It
+    /// is an unverified claim unless the server's permissions enforce it.
     pub caller: Option<String>,
     /// Role of this process on the mesh: part of the connection's name.
     pub role: &'static str,
-    /// Time without an unreadable message after which a screened connection is left for a direct one; 15 minutes when
-    /// absent. It doubles each time the connection has to be screened again, up to a day.
+    /// Time without an unreadable message after which a screened connection becomes direct again; 15 minutes by
+    /// default. It doubles each time the connection has to be screened again, up to a day.
     pub screen_calm: Option<Duration>,
 }
 
@@ -116,10 +116,10 @@ enum ConnectionCredentials {
     Jwt { jwt: String, seed: String },
 }
 
-/// All settings, wherever they came from.
+/// All settings, after merging the sources.
 struct ConnectionSettings {
     servers: Vec<ServerAddr>,
-    /// Where the addresses came from, for people.
+    /// Source of the addresses, for people.
     origin: String,
     auth: ConnectionCredentials,
     cert: Option<(PathBuf, PathBuf)>,
@@ -135,15 +135,15 @@ struct ConnectionSettings {
 }
 
 impl Connect {
-    /// Connects, and makes sure that the server is one the mesh can trust.
+    /// Connects, and checks that the server meets the requirements.
     ///
-    /// nats-server passes on messages that break the client library's connection, see [`crate::wire`]. The direct
-    /// connection is therefore left for a screened one when it is lost without a word from a server that goes on, at the
-    /// second loss within [`LOSS_WINDOW`], or when the client ends.
-    /// On the screened connection such a message arrives like any other, marked, so that readers set it aside or pass
-    /// over it, and the messages beside it are not disturbed. It is left again once no such message has come for a while.
+    /// nats-server forwards messages that break the client library's connection, see [`crate::wire`]. The
+    /// direct connection is therefore replaced by a screened one when it is lost without an error from a server
+    /// that keeps running, at the second loss within [`LOSS_WINDOW`], or when the client ends. On the screened
+    /// connection, such a message arrives with a mark, so readers quarantine or skip it, and other messages are
+    /// unaffected. The connection becomes direct again after some time without such a message.
     pub async fn open(self) -> Result<Mesh, MeshError> {
-        // Fails when somebody has installed one already, which is as good.
+        // Fails if a provider is already installed, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let variable = |name: &str| env::var(name).ok();
         let role = self.role;
@@ -165,7 +165,7 @@ impl Connect {
         Ok(mesh)
     }
 
-    /// Puts all layers together. Reads contexts, nothing else.
+    /// Merges all sources of settings. Reads only contexts.
     fn settle(self, variable: &dyn Fn(&str) -> Option<String>) -> Result<ConnectionSettings, MeshError> {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let file = |name: &str| variable(name).map(PathBuf::from);
@@ -243,7 +243,7 @@ impl Connect {
     }
 }
 
-/// The first certificate with its key. Neither comes without the other.
+/// Returns the first certificate with its key; one without the other is an error.
 fn certificate(
     pairs: [(Option<PathBuf>, Option<PathBuf>); 3],
 ) -> Result<Option<(PathBuf, PathBuf)>, MeshError> {
@@ -255,7 +255,7 @@ fn certificate(
     }
 }
 
-/// Time for making a connection: as given, else by the variable, else the usual one.
+/// Returns the connection timeout: as given, else from the variable, else the default.
 fn connection_timeout(given: Option<Duration>, variable: Option<String>) -> Result<Duration, MeshError> {
     let timeout = match (given, variable) {
         (Some(timeout), _) => timeout,
@@ -269,34 +269,34 @@ fn connection_timeout(given: Option<Duration>, variable: Option<String>) -> Resu
     Ok(timeout)
 }
 
-/// Makes connections with the same settings, one after the other.
+/// Creates connections with the same settings, one after the other.
 struct ConnectionMaker {
     settings: ConnectionSettings,
     name: String,
-    /// Every inbox begins with this.
+    /// Prefix of every inbox.
     prefix: String,
     denials: DeniedOperations,
 }
 
-/// Serves one connection; ends when its client has ended.
+/// Changes of one connection; ends when its client has ended.
 type ConnectionChanges = mpsc::UnboundedReceiver<ConnectionChange>;
 
 /// A change of a connection.
 enum ConnectionChange {
-    /// It was lost; `is_explained` if the server had said why.
+    /// It was lost; `is_explained` if the server reported an error before.
     Lost { is_explained: bool },
-    /// It is there, for the first time or again.
+    /// It was established or re-established.
     Connected,
 }
 
 impl ConnectionMaker {
-    /// A connection to the server itself.
+    /// Connects directly to the server.
     async fn direct(&self) -> Result<(Line, ConnectionChanges), MeshError> {
         let settings = &self.settings;
         let mut options = settings.signed(ConnectOptions::new())?.0;
         if let Some(ca) = &settings.ca {
             readable(var::NATS_CA, ca)?;
-            // A certificate authority is configured, so plain text is refused.
+            // A certificate authority is configured, so plain text is rejected.
             options = options.add_root_certificates(ca.clone()).require_tls(true);
         }
         if let Some((cert, key)) = &settings.cert {
@@ -311,7 +311,7 @@ impl ConnectionMaker {
         self.line(options, settings.servers.clone(), None).await
     }
 
-    /// A connection on which every frame is checked before the client library reads it.
+    /// Connects through a screen that checks every frame before the client library reads it.
     async fn screened(&self) -> Result<(Line, ConnectionChanges), MeshError> {
         let settings = &self.settings;
         let upstream = UpstreamServer {
@@ -337,13 +337,13 @@ impl ConnectionMaker {
         route: Option<Arc<ScreenedRoute>>,
     ) -> Result<(Line, ConnectionChanges), MeshError> {
         let heard = self.denials.clone();
-        // The client may outlive the mesh and connect again: the port stays this process's for as long.
+        // The client may outlive the mesh and reconnect: this process keeps the port until the client ends.
         let held = route.clone();
         let (changes, losses) = mpsc::unbounded_channel();
         let explained = AtomicBool::new(false);
         let log = ConnectionLog::new(self.settings.address());
         let client = options
-            // Unlike the request ids below it, which the library counts up, the prefix cannot be guessed.
+            // The prefix cannot be guessed, unlike the request ids below it, which the library counts up.
             .custom_inbox_prefix(format!("{}.{}", self.prefix, random_token()))
             .connection_timeout(self.settings.timeout)
             .ping_interval(PING)
@@ -353,7 +353,7 @@ impl ConnectionMaker {
                 log.write(&event);
                 heard.hear(&event);
                 let change = match event {
-                    // Denied publishes and subscriptions leave the connection as it is.
+                    // Denied publishes and subscriptions do not affect the connection.
                     Event::ServerError(ref error) => {
                         if !error.to_string().to_lowercase().contains("permissions violation") {
                             explained.store(true, Ordering::Relaxed);
@@ -391,14 +391,14 @@ impl ConnectionMaker {
 #[derive(Default)]
 struct LossRecord {
     losses: VecDeque<Instant>,
-    /// The last loss, unless the server had said why.
+    /// The last loss without an error from the server.
     unexplained: Option<Instant>,
-    /// Id of the server before the last loss; a server has it from its start to its end.
+    /// Id of the server before the last loss; it changes with each restart of the server.
     server: String,
 }
 
 impl LossRecord {
-    /// Enters a loss; says whether there are so many that messages must have caused them.
+    /// Records a loss; returns whether the losses are frequent enough to be caused by messages.
     fn lost(&mut self, now: Instant, is_explained: bool) -> bool {
         self.unexplained = (!is_explained).then_some(now);
         self.losses.retain(|loss| now.duration_since(*loss) < LONG_LOSS_WINDOW);
@@ -407,15 +407,15 @@ impl LossRecord {
         again || self.losses.len() >= MAX_LOSSES
     }
 
-    /// Enters a connection to a server; says whether a message must have caused the loss before.
+    /// Records a connection to a server; returns whether a message must have caused the previous loss.
     fn connected(&mut self, now: Instant, server: String) -> bool {
         let is_same = std::mem::replace(&mut self.server, server) == self.server;
         self.unexplained.take().is_some_and(|loss| now.duration_since(loss) < QUICK_RETURN) && is_same
     }
 }
 
-/// Replaces the connection by a screened one when messages break it, and that by a direct one when none has come for a
-/// while, until nobody uses the mesh any more.
+/// Replaces the connection by a screened one when messages break it, and the screened one by a direct one after
+/// a calm period, until the mesh is dropped.
 async fn watch_losses(mesh: WeakMesh, dialer: ConnectionMaker, mut losses: ConnectionChanges) {
     let mut record = LossRecord::default();
     let mut calm = dialer.settings.screen_calm;
@@ -425,7 +425,7 @@ async fn watch_losses(mesh: WeakMesh, dialer: ConnectionMaker, mut losses: Conne
             () = screen_is_calm(&mesh, calm) => {
                 if let Some(direct) = leave_screen(&mesh, &dialer).await {
                     (losses, record) = (direct, LossRecord::default());
-                    // A message that comes back now and then disturbs less and less often.
+                    // A recurring message then disturbs ever less often.
                     calm = (calm * 2).min(MAX_SCREEN_CALM);
                 }
                 continue;
@@ -438,12 +438,12 @@ async fn watch_losses(mesh: WeakMesh, dialer: ConnectionMaker, mut losses: Conne
             None => true,
             Some(ConnectionChange::Lost { is_explained }) => record.lost(now, is_explained),
             Some(ConnectionChange::Connected) => {
-                // The client knows the new server only once it uses the connection.
+                // The client learns the new server only when it uses the connection.
                 let _ = timeout(QUICK_RETURN, mesh.client().flush()).await;
                 record.connected(now, mesh.client().server_info().server_id)
             }
         };
-        // A screened connection is lost like any other, and comes back by itself.
+        // A lost screened connection reconnects like any other.
         if !ended && (mesh.is_screened() || !is_broken) {
             continue;
         }
@@ -464,7 +464,7 @@ async fn watch_losses(mesh: WeakMesh, dialer: ConnectionMaker, mut losses: Conne
     }
 }
 
-/// Waits until the screen has replaced no message for so long; for ever while the connection is direct.
+/// Waits until the screen has replaced no message for this time; forever while the connection is direct.
 async fn screen_is_calm(mesh: &WeakMesh, calm: Duration) {
     loop {
         let since = mesh.upgrade().and_then(|mesh| mesh.screen_calm());
@@ -476,7 +476,7 @@ async fn screen_is_calm(mesh: &WeakMesh, calm: Duration) {
     }
 }
 
-/// Connects to the server itself again. Without a connection everything stays as it is, and is tried again after a wait.
+/// Reconnects directly to the server. If that fails, the screened connection stays, and a retry follows.
 async fn leave_screen(mesh: &WeakMesh, dialer: &ConnectionMaker) -> Option<ConnectionChanges> {
     let Ok((line, losses)) = dialer.direct().await else {
         sleep(LONGEST_WAIT).await;
@@ -488,7 +488,7 @@ async fn leave_screen(mesh: &WeakMesh, dialer: &ConnectionMaker) -> Option<Conne
 }
 
 impl ConnectionSettings {
-    /// The options with the credentials, and the user's name if they say it.
+    /// Adds the credentials to the options; returns the user's name if the credentials contain one.
     fn signed(&self, options: ConnectOptions) -> Result<(ConnectOptions, Option<String>), MeshError> {
         let mut named = None;
         let options = match &self.auth {
@@ -522,7 +522,7 @@ impl ConnectionSettings {
         Ok((options, named))
     }
 
-    /// Refuses servers that would break what the mesh promises.
+    /// Rejects servers that cannot provide the guarantees of the mesh.
     async fn check(&self, client: &async_nats::Client) -> Result<(), MeshError> {
         let info = client.server_info();
         let unknown = || MeshError::Unreachable {
@@ -536,7 +536,7 @@ impl ConnectionSettings {
         if info.jetstream {
             return Ok(());
         }
-        // Not this server, but another one of its cluster may have it.
+        // Another server of the cluster may still have JetStream.
         let asked = jetstream::new(client.clone()).query_account().await;
         asked.map(drop).map_err(|error| MeshError::NoJetStream {
             address: self.address(),
@@ -553,7 +553,7 @@ impl ConnectionSettings {
         let (address, reason) = (self.address(), error.to_string());
         match error.kind() {
             ConnectErrorKind::AuthorizationViolation => MeshError::NotAllowed { address, reason },
-            // The client could not sign what the server asked it to.
+            // The client could not sign the server's nonce.
             ConnectErrorKind::Authentication => {
                 let setting = if matches!(self.auth, ConnectionCredentials::Nkey(_)) {
                     var::NATS_NKEY
@@ -566,14 +566,14 @@ impl ConnectionSettings {
         }
     }
 
-    /// The addresses and where they came from, without what may be secret.
+    /// Returns the addresses and their source, without secrets.
     fn address(&self) -> String {
         let servers: Vec<_> = self.servers.iter().map(|s| format!("{}:{}", s.host(), s.port())).collect();
         format!("{} ({})", servers.join(","), self.origin)
     }
 }
 
-/// Reads addresses. Users in them are taken out: the client would not use them, and would show them.
+/// Parses addresses. Removes users from them: the client would not use them, and would display them.
 fn servers(url: &str, origin: &str) -> Result<(Vec<ServerAddr>, ConnectionCredentials), MeshError> {
     let wrong = || bad("the address of the server", format!("{origin}: not the address of a NATS server"));
     let mut servers = Vec::new();
@@ -605,7 +605,7 @@ fn servers(url: &str, origin: &str) -> Result<(Vec<ServerAddr>, ConnectionCreden
     if servers.is_empty() { Err(wrong()) } else { Ok((servers, auth)) }
 }
 
-/// The credentials of one layer.
+/// Reads the credentials of one source.
 fn auth(
     creds: Option<PathBuf>,
     nkey: Option<PathBuf>,
@@ -639,7 +639,7 @@ fn in_context(context: &Context) -> Result<ConnectionCredentials, MeshError> {
     )
 }
 
-/// A small file that must not be shown.
+/// Reads a small secret file.
 fn secret(setting: &'static str, path: &Path) -> Result<String, MeshError> {
     let shown = path.display();
     read_text_file(path, LONGEST_SECRET).map_err(|error| bad(setting, format!("{shown}: {error}")))
@@ -649,7 +649,7 @@ fn readable(setting: &'static str, path: &Path) -> Result<(), MeshError> {
     open_file(path).map(drop).map_err(|error| bad(setting, format!("{}: {error}", path.display())))
 }
 
-/// The user's name in credentials. What they claim is checked by the server, not here.
+/// Returns the user's name in credentials. The server verifies it, not this process.
 fn name_in(creds: &str) -> Option<String> {
     let jwt = creds.lines().map(str::trim).find(|line| line.matches('.').count() == 2)?;
     let claims = BASE64URL_NOPAD.decode(jwt.split('.').nth(1)?.as_bytes()).ok()?;
@@ -657,7 +657,7 @@ fn name_in(creds: &str) -> Option<String> {
     claims["name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// Returns the caller if neither settings nor credentials name one: the system's user and host, readable in subjects.
+/// Returns the default caller: the system's user and host, readable in subjects.
 fn default_caller(variable: &dyn Fn(&str) -> Option<String>) -> String {
     let user = variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_default();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -668,8 +668,8 @@ fn default_caller(variable: &dyn Fn(&str) -> Option<String>) -> String {
     if names.is_empty() { "anonymous".to_owned() } else { names.join("-").chars().take(60).collect() }
 }
 
-/// How long to wait before an attempt to come back (counted from 1). Clients that lost a server together must not come
-/// back together, hence the chance (0 to 1).
+/// Returns the wait before a reconnection attempt (counted from 1). `chance` (0 to 1) adds jitter, so that
+/// clients that lost a server together do not reconnect together.
 fn reconnect_after(attempt: usize, chance: f64) -> Duration {
     let doublings = u32::try_from(attempt.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
     let longest = SHORTEST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);

@@ -9,12 +9,12 @@ use async_nats::Event;
 
 use crate::log_limited;
 
-/// Time between two lines about a broker that stays away.
+/// Time between two log lines while the broker is unreachable.
 const REMINDER_INTERVAL: Duration = Duration::from_secs(30);
 
-/// State of one connection, as its log lines report it.
+/// State of one connection for its log lines.
 pub(crate) struct ConnectionLog {
-    /// The addresses, without anything secret.
+    /// The addresses, without secrets.
     address: String,
     loss: Mutex<Option<ConnectionLoss>>,
 }
@@ -27,7 +27,7 @@ struct ConnectionLoss {
     reported: Instant,
 }
 
-/// Events that are worth a line.
+/// Events that are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionNews {
     Connected,
@@ -41,7 +41,7 @@ impl ConnectionLog {
         Self { address, loss: Mutex::default() }
     }
 
-    /// Writes the lines that an event is worth.
+    /// Logs an event.
     pub(crate) fn write(&self, event: &Event) {
         let address = &self.address;
         match self.news(event, Instant::now()) {

@@ -9,7 +9,7 @@ use sinew_files::{FileReadError, read_text_file};
 
 use crate::error::MeshError;
 
-/// More than any context has.
+/// Maximum size of a context file.
 const LONGEST: u64 = 1024 * 1024;
 
 /// Content of a context. Entries for other programs (colours, event prefixes) are not read.
@@ -44,7 +44,8 @@ pub(crate) struct Contexts {
 }
 
 impl Contexts {
-    /// Returns the contexts of the user that these variables belong to; `None` without a home.
+    /// Returns the contexts of the user with these environment variables; `None` without a home
+    /// folder.
     pub(crate) fn of(variable: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let home = absolute("HOME");
@@ -52,7 +53,7 @@ impl Contexts {
         Some(Self { folder: config.join("nats"), home })
     }
 
-    /// The name of the selected one.
+    /// Returns the name of the selected context.
     pub(crate) fn selected(&self) -> Result<Option<String>, MeshError> {
         let path = self.folder.join("context.txt");
         match read(&path) {
@@ -73,7 +74,7 @@ impl Contexts {
             io::ErrorKind::NotFound => bad(name, format!("not found ({}){}", path.display(), self.others())),
             _ => bad(name, format!("{}: {error}", path.display())),
         })?;
-        // The parser's own words may quote what is secret; where it stopped is enough.
+        // The parser's message may quote secrets, so only the position is reported.
         let mut context: Context = serde_json::from_str(&text).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             bad(name, format!("{}:{line}:{column}: not a context", path.display()))
@@ -98,7 +99,7 @@ impl Contexts {
         Ok(context)
     }
 
-    /// `~/…` is the user's home, as the `nats` command line has it.
+    /// Expands `~/…` to the user's home, like the `nats` command line.
     fn at_home(&self, path: String) -> String {
         match (path.strip_prefix("~/"), &self.home) {
             (Some(rest), Some(home)) => home.join(rest).to_string_lossy().into_owned(),
@@ -106,7 +107,7 @@ impl Contexts {
         }
     }
 
-    /// The contexts that there are, for whoever mistyped one.
+    /// Lists the existing contexts, for a mistyped name.
     fn others(&self) -> String {
         let entries = fs::read_dir(self.folder.join("context")).into_iter().flatten().flatten();
         let mut names: Vec<_> = entries

@@ -24,11 +24,12 @@ mod off {
 
     use crate::Mesh;
 
-    /// A place where the process may be told to die.
+    /// Crash point.
     #[inline]
     pub fn point(_: &str) {}
 
-    /// Whether the process was told to die at some place: its death says nothing about its work.
+    /// Returns whether the process was requested to crash anywhere; its end then indicates nothing
+    /// about its work.
     #[inline]
     pub const fn is_told() -> bool {
         false
@@ -58,7 +59,7 @@ mod on {
 
     use crate::Mesh;
 
-    /// Crash points that the environment names.
+    /// Crash points from the environment.
     struct CrashPoint {
         point: String,
         nth: u32,
@@ -75,7 +76,7 @@ mod on {
         TOLD.get_or_init(read).as_ref()
     }
 
-    /// Whether it is time to die at this place.
+    /// Returns whether to crash at this point.
     fn is_time(name: impl FnOnce() -> String) -> bool {
         told().is_some_and(|told| {
             told.point == name() && told.seen.fetch_add(1, Ordering::Relaxed) + 1 == told.nth
@@ -88,12 +89,13 @@ mod on {
         std::process::abort()
     }
 
-    /// Whether the process was told to die at some place: its death says nothing about its work.
+    /// Returns whether the process was requested to crash anywhere; its end then indicates nothing
+    /// about its work.
     pub fn is_told() -> bool {
         told().is_some()
     }
 
-    /// A place where the process may be told to die.
+    /// Crash point: terminates the process here if it was requested.
     pub fn point(name: &str) {
         if is_time(|| name.to_owned()) {
             die();
@@ -106,7 +108,8 @@ mod on {
         }
     }
 
-    /// Sends the write itself when it is time, since whoever sends it otherwise waits for the answer at once.
+    /// Sends the write itself at a `sent` point, because the regular sender waits for the
+    /// acknowledgement at once.
     pub(crate) async fn sent(mesh: &Mesh, subject: &str, headers: &HeaderMap, body: &Bytes) {
         if is_time(|| format!("{}.sent", kind(subject))) {
             let (subject, headers, body) = (subject.to_owned(), headers.clone(), body.clone());
@@ -122,7 +125,8 @@ mod on {
         }
     }
 
-    /// The word for what is written: that of the stream, and for buckets whether it is a piece or a name.
+    /// Returns the name of the written message in crash points: the stream's, and for buckets
+    /// whether it is a piece or a name.
     fn kind(subject: &str) -> String {
         let mut tokens = subject.split('.');
         match (tokens.next(), tokens.next(), tokens.next()) {

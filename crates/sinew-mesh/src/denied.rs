@@ -10,19 +10,19 @@ use async_nats::{Event, ServerError};
 use sinew_protocol::permission::Permissions;
 use tokio::sync::broadcast;
 
-/// Words that are kept for somebody who does not listen at the moment.
+/// Denials that are buffered for each receiver.
 const KEPT: usize = 64;
 
 /// Operation and subject that the server refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeniedOperation {
-    /// A message to this subject.
+    /// Publishing to this subject.
     Publish(String),
-    /// A subscription to this subject, in this queue group.
+    /// Subscribing to this subject, in this queue group.
     Subscribe(String, Option<String>),
 }
 
-/// All that is said no to on one connection.
+/// Denied operations of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct DeniedOperations(broadcast::Sender<DeniedOperation>);
 
@@ -33,7 +33,7 @@ impl Default for DeniedOperations {
 }
 
 impl DeniedOperations {
-    /// Tells everybody who waits, if the event is such a word.
+    /// Forwards a permission violation to all waiting requests.
     pub(crate) fn hear(&self, event: &Event) {
         if let Event::ServerError(ServerError::Other(text)) = event
             && let Some(denied) = DeniedOperation::read(text)
@@ -43,7 +43,7 @@ impl DeniedOperations {
         }
     }
 
-    /// The first from now on that is meant. Listens before the future is polled.
+    /// Returns the next denial that matches. Subscribes before the future is polled.
     pub(crate) fn first<F: Fn(&DeniedOperation) -> bool>(
         &self,
         meant: F,
@@ -62,7 +62,7 @@ impl DeniedOperations {
 }
 
 impl DeniedOperation {
-    /// Reads `Permissions Violation for Publish to "subject"` and its like.
+    /// Parses `Permissions Violation for Publish to "subject"` and similar errors.
     fn read(text: &str) -> Option<Self> {
         let mut quoted = text.split('"').skip(1).step_by(2);
         let words = text.split('"').next()?.to_ascii_lowercase();
@@ -78,10 +78,11 @@ impl DeniedOperation {
         }
     }
 
-    /// Whether this is the answer to a message to `subject`; one that ends with a dot stands for all that begin with it.
+    /// Returns whether this denies a message to `subject`; a subject that ends with a dot stands
+    /// for all with that prefix.
     pub(crate) fn answers(&self, subject: &str) -> bool {
         let Self::Publish(denied) = self else { return false };
-        // A domain stands between `$JS` and the call.
+        // A JetStream domain comes between `$JS` and the API call.
         let (denied, subject) = match (denied.split_once(".API."), subject.strip_prefix("$JS.API.")) {
             (Some((_, denied)), Some(subject)) => (denied, subject),
             _ => (denied.as_str(), subject),

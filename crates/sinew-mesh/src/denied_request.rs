@@ -9,26 +9,27 @@ use crate::denied::DeniedOperation;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
 
-/// Characters of a subject that are shown.
+/// Maximum number of displayed characters of a subject.
 const SHOWN: usize = 300;
 
 impl Mesh {
-    /// The first thing from now on that the server does not permit on this connection. For programs that do one thing;
-    /// where many things go on at once, each call says so itself.
+    /// Waits for the next operation that the server denies on this connection. For programs that
+    /// perform one operation at a time; with concurrent operations, each call reports its own
+    /// denial.
     pub(crate) fn denied(&self) -> impl Future<Output = MeshError> + Send + 'static {
         let (mesh, denied) = (self.clone(), self.denials().first(|_| true));
         async move { mesh.forbidden(&denied.await) }
     }
 
-    /// Waits for the answer to a message to `subject`, or for the word that it may not be sent. A subject that ends with a
-    /// dot stands for all that begin with it.
+    /// Waits for the reply to a message to `subject`, or for the denial of that message. A subject
+    /// that ends with a dot stands for all with that prefix.
     pub(crate) fn permitted<F: Future>(
         &self,
         subject: &str,
         asked: F,
     ) -> impl Future<Output = Result<F::Output, MeshError>> {
         let denied = self.denials().first(|denied| denied.answers(subject));
-        // The request may be large and would be stored twice.
+        // The future may be large, and would otherwise be stored twice.
         let asked = Box::pin(asked);
         async move {
             tokio::select! { biased;
@@ -38,7 +39,7 @@ impl Mesh {
         }
     }
 
-    /// Returns the error for an operation that the server refuses this connection.
+    /// Returns the error for an operation that the server denied.
     pub(crate) fn forbidden(&self, denied: &DeniedOperation) -> MeshError {
         let (verb, subject) = match denied {
             DeniedOperation::Publish(subject) => ("publish to", subject),
@@ -48,7 +49,7 @@ impl Mesh {
         let named = |token: &Token| token.name().unwrap_or_else(|| token.to_string());
         let takes = match who.as_slice() {
             [] => "no role has this right".to_owned(),
-            // Every role has the right under that name, so the connection has another name.
+            // Every role has the right under that name, so the connection uses another name.
             [(_, name), ..] if who.len() == Role::ALL.len() => format!("requires the name {}", named(name)),
             roles => {
                 let worded = |(role, name): &(Role, Token)| {

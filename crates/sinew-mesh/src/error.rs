@@ -232,14 +232,13 @@ pub enum MeshError {
     },
 }
 
-/// Describes the places that a search looked at, for the end of a message.
+/// Lists the searched locations, for the end of a message.
 fn looked_at(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" (tried {text})") }
 }
 
 impl MeshError {
-    /// Says whether the same may work later: the broker was not reached, did not answer, or was
-    /// full.
+    /// Returns whether a retry may succeed: the broker was unreachable, did not reply, or was full.
     pub const fn is_transient(&self) -> bool {
         matches!(
             self,
@@ -284,24 +283,25 @@ impl MeshError {
         }
     }
 
-    /// Turns an answer of the server that says no into an error: `code` is the status, `err_code`
-    /// the precise reason.
+    /// Turns a negative reply of the server into an error: `code` is the status, `err_code` the
+    /// precise reason.
     pub(crate) fn of_answer(what: &'static str, code: u64, err_code: u64, reason: String) -> Self {
         match code {
             _ if is_lack_of_room(err_code, &reason) => Self::NoRoom { what, reason },
-            // Not now: no leader, no quorum, shutting down.
+            // Temporary: no leader, no quorum, shutting down.
             503 => Self::Unreachable { what, reason },
             _ => Self::Refused { what, reason },
         }
     }
 
-    /// Whether nobody listened, so that nothing was done.
+    /// Returns whether the request had no responders, so nothing was done.
     pub const fn is_no_responders(&self) -> bool {
         matches!(self, Self::NobodyAnswers { .. })
     }
 }
 
-/// Says whether an answer of the server means that a disk, a store, an account or a stream is full.
+/// Returns whether a reply of the server means that a disk, a store, an account or a stream is
+/// full.
 pub(crate) fn is_lack_of_room(err_code: u64, description: &str) -> bool {
     match err_code {
         // Limits of the account, of the server, of its memory, of its files.

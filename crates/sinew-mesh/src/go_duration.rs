@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A duration as Go writes it: `5s`, `1m30s`, `0.5h`.
+/// Parses a duration in Go's format: `5s`, `1m30s`, `0.5h`.
 pub(crate) fn go_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut sum = Duration::ZERO;

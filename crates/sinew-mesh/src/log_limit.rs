@@ -21,13 +21,13 @@ struct LogWindow {
 }
 
 impl LogLimit {
-    /// A limit of so many lines a second.
+    /// Creates a limit of lines per second.
     pub const fn new(lines_per_second: u32) -> Self {
         let window = LogWindow { started: None, lines: 0, suppressed: 0 };
         Self { lines_per_second, window: Mutex::new(window) }
     }
 
-    /// Counts an event. If it may have a line, returns how many events before it had none.
+    /// Counts an event. If it may be logged, returns the number of suppressed events before it.
     pub fn admit(&self, now: Instant) -> Option<u64> {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         if window.started.is_none_or(|started| now.saturating_duration_since(started) >= WINDOW) {
@@ -42,9 +42,9 @@ impl LogLimit {
     }
 }
 
-/// Writes a log line unless its call site has written one in this second. The field `suppressed` of
-/// the next line has the number of those that were left out. A number before the level allows more
-/// lines a second.
+/// Writes a log line unless its call site has already written one in this second. The field
+/// `suppressed` of the next line has the number of suppressed lines. A number before the level
+/// allows more lines per second.
 #[macro_export]
 macro_rules! log_limited {
     ($lines:literal, $level:ident, $($line:tt)+) => {{

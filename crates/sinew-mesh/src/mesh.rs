@@ -28,18 +28,18 @@ pub struct Mesh {
     caller: Arc<Token>,
 }
 
-/// The connection that a mesh uses now.
+/// The current connection of a mesh.
 pub(crate) struct Line {
     pub(crate) client: async_nats::Client,
     pub(crate) jetstream: Context,
-    /// The screened way to the server, if the connection takes it.
+    /// The screen between client and server, if the connection is screened.
     pub(crate) route: Option<Arc<ScreenedRoute>>,
 }
 
-/// Where answers to requests are heard.
+/// Inboxes for replies to requests.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyInboxes {
-    /// Every inbox begins with this; it is what the caller may subscribe to.
+    /// Prefix of every inbox; the caller may subscribe to subjects with it.
     pub(crate) prefix: String,
     /// Whether a lost connection is replaced by another one.
     pub(crate) renewed: bool,
@@ -47,7 +47,7 @@ pub(crate) struct ReplyInboxes {
 
 struct MeshState {
     line: RwLock<Arc<Line>>,
-    /// Counts the connections that were used.
+    /// Number of connections so far.
     number: watch::Sender<u64>,
     inboxes: ReplyInboxes,
     namespace: String,
@@ -59,8 +59,8 @@ struct MeshState {
 }
 
 impl Mesh {
-    /// The mesh of this namespace over an open connection; `caller` is who publishes. What the server does not permit is
-    /// heard by [`crate::Connect`] only; here it ends as an answer that does not come.
+    /// Creates a mesh with this namespace over an open connection; `caller` is the publisher. Only
+    /// [`crate::Connect`] reports denied operations; here they end as missing replies.
     pub fn new(client: async_nats::Client, namespace: &str, caller: &str) -> Self {
         let jetstream = jetstream::new(client.clone());
         let inbox = client.new_inbox();
@@ -90,14 +90,14 @@ impl Mesh {
         Self { shared: Arc::new(shared), caller: Arc::new(caller) }
     }
 
-    /// Returns a handle on the same connection whose calls and commands name another caller. The server refuses them
-    /// unless the user of the connection has the rights of that caller too.
+    /// Returns a handle on the same connection whose calls and commands name another caller. The
+    /// server rejects them unless the user of the connection also has the rights of that caller.
     #[must_use]
     pub fn on_behalf_of(&self, caller: Token) -> Self {
         Self { shared: Arc::clone(&self.shared), caller: Arc::new(caller) }
     }
 
-    /// The namespace, as it was named.
+    /// Returns the namespace as configured.
     pub fn namespace(&self) -> &str {
         &self.shared.namespace
     }
@@ -107,12 +107,12 @@ impl Mesh {
         &self.caller
     }
 
-    /// The connection that is used now. Another one may be used later, see [`crate::connect`].
+    /// Returns the current connection. It may be replaced later, see [`crate::connect`].
     pub fn client(&self) -> async_nats::Client {
         self.line().client.clone()
     }
 
-    /// Returns why nothing can be sent now, in one sentence; `None` while the connection stands.
+    /// Returns why nothing can be sent now, in one sentence; `None` while connected.
     pub fn connection_problem(&self) -> Option<String> {
         match self.line().client.connection_state() {
             State::Connected => None,
@@ -120,27 +120,29 @@ impl Mesh {
         }
     }
 
-    /// The connection that is used now, for one message: a copy of the client costs more than the message.
+    /// Returns the current connection for one message: a copy of the client costs more than the
+    /// message.
     pub(crate) fn line(&self) -> Arc<Line> {
         Arc::clone(&self.shared.line.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// JetStream over the connection that is used now.
+    /// Returns JetStream over the current connection.
     pub(crate) fn jetstream(&self) -> Context {
         self.line().jetstream.clone()
     }
 
-    /// Whether the connection takes the screened way, because a message broke the direct one.
+    /// Returns whether the connection is screened because a message broke the direct one.
     pub(crate) fn is_screened(&self) -> bool {
         self.line().route.is_some()
     }
 
-    /// Time since the screen replaced a message, or was put up; `None` while the connection is direct.
+    /// Returns the time since the screen replaced a message or was opened; `None` while the
+    /// connection is direct.
     pub(crate) fn screen_calm(&self) -> Option<Duration> {
         self.line().route.as_ref().map(|route| route.calm())
     }
 
-    /// Uses another connection from now on. Everything that listens on the old one listens again on the new one.
+    /// Replaces the connection. All subscriptions move to the new one.
     pub(crate) fn renew(&self, line: Line) {
         let mut current = self.shared.line.write().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *current, Arc::new(line));
@@ -149,7 +151,7 @@ impl Mesh {
         drop(old);
     }
 
-    /// Waits until another connection is used than when this was called.
+    /// Waits until the current connection is replaced.
     pub(crate) fn renewed(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut line = self.line_number();
         line.mark_unchanged();
@@ -160,29 +162,30 @@ impl Mesh {
         }
     }
 
-    /// The number of the connection that is used now.
+    /// Returns the number of the current connection.
     pub(crate) fn line_number(&self) -> watch::Receiver<u64> {
         self.shared.number.subscribe()
     }
 
-    /// Returns how often the connection was made: answers to what was sent on an older one are lost.
+    /// Returns how often the connection was established: replies to requests on an older one are
+    /// lost.
     pub(crate) fn connections(&self) -> u64 {
         let connects = self.line().client.statistics().connects.load(std::sync::atomic::Ordering::Relaxed);
         connects.wrapping_add(*self.shared.number.borrow() << 32)
     }
 
-    /// Whether a lost connection is replaced by another one.
+    /// Returns whether a lost connection is replaced by another one.
     pub(crate) fn is_renewed(&self) -> bool {
         self.shared.inboxes.renewed
     }
 
-    /// A subject for the answer to one request. It contains 128 random bits and shares nothing with other inboxes, so only
-    /// the peer that is asked can name it.
+    /// Returns a subject for the reply to one request. It contains 128 random bits and shares
+    /// nothing with other inboxes, so only the called peer knows it.
     pub(crate) fn reply_inbox(&self) -> String {
         format!("{}.{}", self.shared.inboxes.prefix, random_token())
     }
 
-    /// A handle that does not keep the connection open.
+    /// Returns a handle that does not keep the connection open.
     pub(crate) fn downgrade(&self) -> WeakMesh {
         WeakMesh { shared: Arc::downgrade(&self.shared), caller: Arc::clone(&self.caller) }
     }
@@ -191,17 +194,18 @@ impl Mesh {
         &self.shared.layout
     }
 
-    /// Whether an answer may go there: to where a caller listens, never to a subject of the mesh or of the server. There
-    /// whoever answers may write what the caller may not.
+    /// Returns whether a reply may be published to this subject: to inboxes of callers, never to
+    /// subjects of the mesh or of the server, to which the responder may publish and the caller may
+    /// not.
     pub(crate) fn may_answer(&self, reply: &str) -> bool {
         let own = reply.strip_prefix(Token::of(&self.shared.namespace).as_str());
         !reply.starts_with('$') && !own.is_some_and(|rest| rest.starts_with('.'))
     }
 
-    /// Derives the keys of stored objects from this secret, as other processes that know it do: each of them stores the same
-    /// object once. Without it the secret is a random one of this connection.
+    /// Derives the keys of stored objects from this secret. Processes that share it store the same
+    /// object once. Without it, the secret is a random one of this connection.
     pub fn share_object_secret(&self, secret: [u8; 32]) {
-        // The first secret stays: objects that were stored with it are found again.
+        // The first secret stays, so that objects stored with it are found again.
         let _: Result<(), _> = self.shared.object_secret.set(secret);
     }
 
@@ -209,7 +213,7 @@ impl Mesh {
         self.shared.object_secret.get_or_init(|| rand::rng().random())
     }
 
-    /// The services that are listed on this connection.
+    /// Returns the services that are listed on this connection.
     pub(crate) fn listing(&self) -> &Arc<ServiceListing> {
         &self.shared.listing
     }
@@ -218,7 +222,7 @@ impl Mesh {
         &self.shared.denials
     }
 
-    /// The name of a subject in this mesh.
+    /// Returns the full name of a subject in this mesh.
     pub fn subject(&self, subject: &Subject) -> String {
         subject.name(&self.shared.namespace)
     }
@@ -231,7 +235,7 @@ pub(crate) struct WeakMesh {
 }
 
 impl WeakMesh {
-    /// The mesh, as long as somebody uses it.
+    /// Returns the mesh while it is in use.
     pub(crate) fn upgrade(&self) -> Option<Mesh> {
         Some(Mesh { shared: self.shared.upgrade()?, caller: Arc::clone(&self.caller) })
     }

@@ -9,7 +9,7 @@ use crate::error::MeshError;
 use crate::mesh::Mesh;
 use crate::stream::pull::{answer, unreachable};
 
-/// How long the server may take.
+/// Timeout of the server's reply.
 const WAIT: std::time::Duration = std::time::Duration::from_secs(5);
 const WHAT: &str = "read the rights of this connection";
 
@@ -43,9 +43,8 @@ struct ResponseLimits {
     max: i64,
 }
 
-/// Returns whether a right is granted. Rights that cannot be read count as missing; a server that
-/// does not answer is an error, because a process would do without the right for as long as it
-/// lives.
+/// Returns whether a right is granted. Rights that cannot be read count as missing. A server that
+/// does not reply is an error, because the process would otherwise lack the right until its end.
 pub fn is_granted(asked: Result<bool, MeshError>) -> Result<bool, MeshError> {
     match asked {
         Err(error) if error.is_transient() => Err(error),

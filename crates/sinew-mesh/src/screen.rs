@@ -34,11 +34,12 @@ use crate::wire::{FrameScreen, ReplacedFrame};
 
 /// Largest first line of either side.
 const MAX_GREETING_BYTES: usize = 1 << 20;
-/// Connections that have not named the secret yet; more are closed at once.
+/// Limit of connections that have not sent the secret yet; further ones are closed at once.
 const MAX_UNPROVED_CONNECTIONS: usize = 8;
-/// Bytes that are read at once.
+/// Size of one read.
 const READ_BYTES: usize = 64 << 10;
-/// Shortest time between two such messages in the log: a flood of them must not fill it.
+/// Shortest time between two log lines about replaced messages, so that a flood does not fill the
+/// log.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How the server is reached.
@@ -46,15 +47,15 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct UpstreamServer {
     /// Addresses, tried in turn.
     pub(crate) servers: Vec<ServerAddr>,
-    /// File with the certificate authorities to trust; those of the system when absent.
+    /// File with the certificate authorities to trust; the system's by default.
     pub(crate) ca: Option<PathBuf>,
     /// Files with the client's certificate and its key.
     pub(crate) cert: Option<(PathBuf, PathBuf)>,
-    /// TLS is used even if the server does not ask for it.
+    /// Use TLS even if the server does not request it.
     pub(crate) tls_required: bool,
-    /// The TLS handshake comes before the server's first word.
+    /// Start the TLS handshake before the server's first line.
     pub(crate) tls_first: bool,
-    /// Longest wait for one server.
+    /// Connection timeout for one server.
     pub(crate) timeout: Duration,
 }
 
@@ -63,7 +64,7 @@ pub(crate) struct UpstreamServer {
 pub(crate) struct ScreenedRoute {
     /// Address for the client library.
     pub(crate) address: ServerAddr,
-    /// Must be part of the name that a connection gives itself.
+    /// Secret that must be part of a connection's name.
     pub(crate) secret: String,
     accepting: AbortHandle,
     state: Arc<RouteState>,
@@ -81,18 +82,18 @@ struct RouteState {
     upstream: UpstreamServer,
     tls: Arc<ClientConfig>,
     secret: String,
-    /// Permits of connections that have not named the secret yet.
+    /// Permits for connections that have not sent the secret yet.
     unproved: Semaphore,
-    /// Addresses that servers named.
+    /// Addresses that servers announced.
     cluster: Mutex<Vec<ServerAddr>>,
-    /// When a replaced message was last shown in the log at its usual level.
+    /// When a replaced message was last logged at the usual level.
     shown: Mutex<Option<Instant>>,
-    /// When a message was last replaced; before the first one, when the route was opened.
+    /// When a message was last replaced; initially, when the route was opened.
     replaced: Mutex<Instant>,
 }
 
 impl ScreenedRoute {
-    /// Begins to listen. Connects to no server yet.
+    /// Opens the listener. Does not connect to a server yet.
     pub(crate) async fn open(upstream: UpstreamServer) -> io::Result<Self> {
         let tls = tokio::task::spawn_blocking({
             let upstream = upstream.clone();
@@ -126,7 +127,7 @@ async fn accept(listener: TcpListener, state: Arc<RouteState>) {
                 Ok((local, _)) => {
                     carried.spawn(carry(local, Arc::clone(&state)));
                 }
-                // No file descriptor is free: the library tries again.
+                // No file descriptor is free: the library retries.
                 Err(error) => {
                     tracing::debug!(%error, "cannot accept a screened connection; retrying");
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -144,7 +145,8 @@ async fn carry(local: TcpStream, state: Arc<RouteState>) {
 }
 
 async fn carried(local: TcpStream, state: &RouteState) -> io::Result<()> {
-    // The library names the secret only after the greeting of the server, so strangers cause dials, too.
+    // The library sends the secret only after the server's greeting, so untrusted peers cause
+    // dials, too.
     let unproved = state.unproved.try_acquire().map_err(io::Error::other)?;
     local.set_nodelay(true)?;
     let (remote, info) = state.dial().await?;
@@ -153,7 +155,7 @@ async fn carried(local: TcpStream, state: &RouteState) -> io::Result<()> {
     let up = async {
         let hello = timeout(state.upstream.timeout, first_line(&mut from_client, BytesMut::new()));
         let (hello, rest) = hello.await??;
-        // The secret is for this process, not for the server's list of connections.
+        // The server must not list the secret among its connections.
         let hello = String::from_utf8(hello.to_vec()).map_err(io::Error::other)?;
         if !hello.contains(&state.secret) {
             return Err(io::Error::other("the connection does not have the secret of the route"));
@@ -192,11 +194,11 @@ trait ServerStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ServerStream for T {}
 
 impl RouteState {
-    /// A connection to one of the servers, and the first bytes that it sent.
+    /// Connects to one of the servers; returns the connection and the first bytes received.
     async fn dial(&self) -> io::Result<(Box<dyn ServerStream>, BytesMut)> {
         let mut servers = self.upstream.servers.clone();
         servers.extend(self.cluster.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
-        // Clients that lose one server must not all go to the same other one.
+        // Clients that lose one server together must not all choose the same other one.
         let first = rand::random_range(0..servers.len().max(1));
         servers.rotate_left(first);
         let mut failed = io::Error::other("no server address is known");
@@ -240,13 +242,13 @@ impl RouteState {
         TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp).await
     }
 
-    /// Makes a replaced message visible: counted by the kind of its subject, and named in the log.
+    /// Reports a replaced message: counts it by the kind of its subject, and logs it.
     fn count(&self, replaced: &ReplacedFrame) {
         *self.replaced.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         let kind = replaced.subject.split('.').nth(2).unwrap_or_default();
         let kind = COUNTED_SUBJECT_KINDS.into_iter().find(|known| *known == kind).unwrap_or("other");
         metrics::counter!("sinew_undeliverable_total", "kind" => kind).increment(1);
-        // The subject is a stranger's.
+        // The subject is untrusted.
         let subject: String = replaced.subject.chars().take(300).flat_map(char::escape_default).collect();
         let reason = replaced.reason.as_str();
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -274,7 +276,7 @@ fn joined(mut first: BytesMut, rest: &[u8]) -> BytesMut {
     first
 }
 
-/// The first line of a peer, and what came behind it.
+/// Reads the first line of a peer; returns the bytes after it, too.
 async fn first_line(
     from: &mut (impl AsyncRead + Unpin),
     mut received: BytesMut,
@@ -293,7 +295,7 @@ async fn first_line(
     }
 }
 
-/// The settings of TLS, as the client library makes them.
+/// TLS settings, as the client library creates them.
 fn tls_config(upstream: &UpstreamServer) -> io::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     match &upstream.ca {
@@ -362,7 +364,7 @@ mod tests {
             strangers.push(stream);
         }
         assert_eq!(greeted, MAX_UNPROVED_CONNECTIONS);
-        // The silent ones are closed.
+        // The connections that sent no secret are closed.
         for mut stream in strangers {
             let mut rest = Vec::new();
             let closed = timeout(Duration::from_secs(20), stream.read_to_end(&mut rest)).await;

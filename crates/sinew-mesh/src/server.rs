@@ -31,51 +31,53 @@ use crate::error::MeshError;
 use crate::private_file::write_private_file;
 use crate::version::Version;
 
-/// Where [`Server::find`] looks in the cache folder, and what deploy/get-nats.sh puts there.
+/// Path of the program in the cache folder, where deploy/get-nats.sh installs it.
 const CACHED: &str = "sinew/nats-server-2.15.1/nats-server";
-/// Recovering a large store takes a while; a server that is broken ends at once.
+/// Recovering a large store takes a while; a broken server exits immediately.
 const READY_WITHIN: Duration = Duration::from_mins(1);
-/// How long a graceful stop may take before the process is killed.
+/// Timeout of a graceful stop, before the process is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
-/// Memory that the server tries to stay below, in Go's words; `GOMEMLIMIT` of this process's environment replaces it.
+/// Memory target of the server, in Go's format; `GOMEMLIMIT` in this process's environment
+/// overrides it.
 const MEMORY_TARGET: &str = "400MiB";
-/// Growth of the server's memory in percent between two collections of garbage, below the target; `GOGC` of this process's
-/// environment replaces it. Go's 100 takes about a tenth of the processor time of a server that stores small messages.
+/// Growth of the server's memory in percent between two garbage collections below the target;
+/// `GOGC` in this process's environment overrides it. Go's default of 100 costs a server that
+/// stores small messages about a tenth of its processor time.
 const GARBAGE_PERCENT: &str = "400";
-/// How often a condition without an event of its own is looked at.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(2);
-/// Below the range from which systems take the local ends of connections: a client that tries to reach a stopped server
-/// can otherwise be given the server's own port, and connect to itself.
+/// Below the ephemeral port range: otherwise a client that reconnects to a stopped server could get
+/// the server's own port, and connect to itself.
 pub(crate) const PORTS: std::ops::Range<u16> = 10_240..32_768;
-/// How many ports are tried.
+/// Maximum number of ports to try.
 const TRIES: usize = 20;
-/// More than any server says of itself.
+/// Maximum size of a server's greeting.
 const LONGEST_GREETING: usize = 64 * 1024;
 /// Folder of streams below the store.
 pub(crate) const STREAMS: &str = "jetstream";
-/// How much of the log an error shows, from its end.
+/// Number of bytes from the end of the log that an error shows.
 const SHOWN_OF_LOG: u64 = 2_000;
 
-/// How to start a server.
+/// Options for a server.
 #[derive(Clone, Default)]
 pub struct ServerOptions {
-    /// The folder that keeps its data, configuration and log; a temporary one when absent.
+    /// Folder for its data, configuration and log; a temporary one by default.
     pub store: Option<PathBuf>,
-    /// The port; a free one when absent.
+    /// Port; a free one by default.
     pub port: Option<u16>,
-    /// Bytes that all streams together may take; as many as the disk has when absent.
+    /// Maximum bytes of all streams together; limited by the disk by default.
     pub store_limit: Option<u64>,
     /// Whether every write is synced to the disk before it is acknowledged.
     pub sync_always: bool,
-    /// How often writes are synced that were acknowledged before; the server's two minutes when absent.
+    /// Interval for syncing acknowledged writes; the server's default is two minutes.
     pub sync_interval: Option<Duration>,
-    /// More configuration, in the server's own syntax.
+    /// Additional configuration, in the server's syntax.
     pub config_extra: Option<String>,
-    /// The program; [`Server::find`] when absent.
+    /// Program; found by [`Server::find`] by default.
     pub program: Option<PathBuf>,
-    /// Its place in a cluster; it stands alone when absent.
+    /// Cluster membership; a single server by default.
     pub member: Option<ClusterMember>,
-    /// Password of [`SERVER_USER`], without quotes and backslashes; nobody is asked for one when absent.
+    /// Password of [`SERVER_USER`], without quotes and backslashes; no authentication by default.
     pub password: Option<String>,
 }
 
@@ -89,16 +91,17 @@ impl fmt::Debug for ServerOptions {
     }
 }
 
-/// Place of a server in a cluster of this machine.
+/// Membership of a server in a local cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterMember {
     /// Name of the cluster.
     pub cluster: String,
-    /// Name of the server, the same after each start: the others know its copies of streams by it.
+    /// Name of the server, stable across restarts: the cluster identifies its stream replicas by
+    /// it.
     pub name: String,
-    /// Port on which the others reach it.
+    /// Port for cluster routes.
     pub port: u16,
-    /// Such ports of all members.
+    /// Route ports of all members.
     pub routes: Vec<u16>,
 }
 
@@ -109,13 +112,13 @@ pub struct Server {
     program: PathBuf,
     store: PathBuf,
     port: u16,
-    /// Name of the server, which tells it from another one on the same port.
+    /// Name of the server, which distinguishes it from another one on the same port.
     name: String,
     process: Option<ServerProcess>,
     _temporary: Option<TempDir>,
 }
 
-/// The server's process and the one that ends it when its owner is gone.
+/// The server's process, and the watchdog that kills it after its owner has ended.
 #[derive(Debug)]
 struct ServerProcess {
     server: Child,
@@ -123,8 +126,9 @@ struct ServerProcess {
 }
 
 impl Server {
-    /// The nats-server to use: `SINEW_NATS_SERVER`, else the one in `PATH`, beside this program (where a wheel puts both) or in
-    /// the cache folder; one that is too old counts only if it was named.
+    /// Finds the nats-server: `SINEW_NATS_SERVER`, else the one in `PATH`, next to this program
+    /// (where a wheel installs both) or in the cache folder. A version that is too old is an error
+    /// only if it was named explicitly.
     pub fn find() -> Result<PathBuf, MeshError> {
         if let Some(named) = env::var_os(NATS_SERVER).filter(|named| !named.is_empty()) {
             let named = PathBuf::from(named);
@@ -145,8 +149,8 @@ impl Server {
         Err(MeshError::NoServer { seen: seen.join("; ") })
     }
 
-    /// As [`Server::find`]; when there is none, this script installs one and prints its path. Once per process, since
-    /// tests that run side by side all ask.
+    /// Like [`Server::find`], but installs a missing server with this script, which prints its
+    /// path. Runs once per process, because concurrent tests all call it.
     pub fn find_or_install(script: &Path) -> Result<PathBuf, MeshError> {
         static INSTALLED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
         let missing = match Server::find() {
@@ -165,10 +169,11 @@ impl Server {
         installed.clone().map_err(|reason| MeshError::NoServer { seen: format!("{missing}; {reason}") })
     }
 
-    /// Starts a server and waits until it takes connections.
+    /// Starts a server and waits until it accepts connections.
     ///
-    /// Where `SINEW_NATS_INSTALL` names a script, that installs a missing server: cargo sets it for what it starts in this
-    /// repository, so that tests need nothing installed. An installed Sinew never fetches a program.
+    /// If `SINEW_NATS_INSTALL` names a script, it installs a missing server: cargo sets this
+    /// variable in this repository, so tests need no installation. An installed Sinew never
+    /// downloads a program.
     pub async fn start(options: ServerOptions) -> Result<Self, MeshError> {
         let program = match (&options.program, env::var_os(NATS_INSTALL)) {
             (Some(program), _) => program.clone(),
@@ -206,52 +211,53 @@ impl Server {
         Ok(server)
     }
 
-    /// The address clients connect to.
+    /// Returns the address for clients.
     pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    /// The port it listens on.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its name, by which a cluster knows it.
+    /// Returns its name in the cluster.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The folder with its data, configuration and log.
+    /// Returns the folder with its data, configuration and log.
     pub fn store(&self) -> &Path {
         &self.store
     }
 
-    /// Where it logs.
+    /// Returns the path of its log.
     pub fn log(&self) -> PathBuf {
         self.store.join("nats-server.log")
     }
 
-    /// The process id; none when it does not run.
+    /// Returns the process id; `None` if it is not running.
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(|process| process.server.id())
     }
 
-    /// Whether the process runs; a paused one does.
+    /// Returns whether the process is running; a paused process counts.
     pub fn is_running(&mut self) -> bool {
         self.process.as_mut().is_some_and(|process| matches!(process.server.try_wait(), Ok(None)))
     }
 
-    /// Kills the process as a crash would, and waits for its end. The store stays.
+    /// Kills the process like a crash, and waits for its end. The store remains.
     pub async fn kill9(&mut self) -> Result<(), MeshError> {
         self.end(Signal::KILL).await
     }
 
-    /// Stops the server: it finishes what it writes and says goodbye to its clients. The store stays.
+    /// Stops the server gracefully: it completes its writes and informs its clients. The store
+    /// remains.
     pub async fn stop(&mut self) -> Result<(), MeshError> {
         self.end(Signal::TERM).await
     }
 
-    /// Removes all its data, as a disk that was replaced would; kills it first when it runs.
+    /// Deletes all its data, like a replaced disk; kills it first if it is running.
     pub async fn empty_disk(&mut self) -> Result<(), MeshError> {
         self.kill9().await?;
         match fs::remove_dir_all(self.store.join(STREAMS)) {
@@ -262,16 +268,17 @@ impl Server {
         }
     }
 
-    /// Starts it again on the same port and store; stops it first when it runs.
+    /// Restarts it on the same port and store; stops it first if it is running.
     pub async fn restart(&mut self) -> Result<(), MeshError> {
         self.stop().await?;
         self.launch().await
     }
 
-    /// Halts the process without ending it, as a machine that hangs would. It answers nothing any more when this returns.
+    /// Pauses the process, like a machine that hangs. It replies to nothing once this returns.
     pub async fn pause(&self) -> Result<(), MeshError> {
         self.signal(Signal::STOP)?;
-        // A signal is obeyed some time after it was sent, thread by thread: until then, requests are answered.
+        // The process obeys a signal with a delay, thread by thread, and replies to requests until
+        // then.
         timeout(STOP_WITHIN, async {
             while !self.is_halted()? {
                 sleep(LOOK).await;
@@ -282,7 +289,7 @@ impl Server {
         .unwrap_or_else(|_| Err(failed("it does not stop on SIGSTOP".to_owned())))
     }
 
-    /// Lets a halted process go on.
+    /// Resumes a paused process.
     pub fn resume(&self) -> Result<(), MeshError> {
         self.signal(Signal::CONT)
     }
@@ -297,20 +304,20 @@ impl Server {
             }
             self.port = port;
             match self.launch().await {
-                // Another process took the port meanwhile.
+                // Another process took the port in the meantime.
                 Err(MeshError::ServerFailed { reason }) if reason.contains("in use") && tries < TRIES => {}
                 done => return done,
             }
         }
     }
 
-    /// Starts the process and waits until it takes connections.
+    /// Starts the process and waits until it accepts connections.
     async fn launch(&mut self) -> Result<(), MeshError> {
         let cannot = |path: &Path, error: &io::Error| failed(format!("{}: {error}", path.display()));
         let config = self.store.join("nats-server.conf");
         write_private_file(&config, self.config().as_bytes()).map_err(|e| cannot(&config, &e))?;
         let log = self.log();
-        // The log of the previous server is kept, because it may hold the reason of its end.
+        // The log of the previous server is kept, because it may contain the reason of its end.
         let _ = fs::rename(&log, log.with_extension("log.old"));
         let output = File::create(&log).map_err(|e| cannot(&log, &e))?;
         let errors = output.try_clone().map_err(|e| cannot(&log, &e))?;
@@ -319,7 +326,7 @@ impl Server {
             .arg(&config)
             .env("GOMEMLIMIT", env::var("GOMEMLIMIT").unwrap_or_else(|_| MEMORY_TARGET.to_owned()))
             .env("GOGC", env::var("GOGC").unwrap_or_else(|_| GARBAGE_PERCENT.to_owned()))
-            // The lock lives as long as the process that holds the file, whoever started it.
+            // The process inherits the lock, so the lock lasts until the process ends.
             .stdin(self.lock().await?)
             .stdout(output)
             .stderr(errors)
@@ -356,7 +363,8 @@ impl Server {
         )
     }
 
-    /// Locks the store: two servers on one store destroy it. A process that was killed a moment ago may still hold it.
+    /// Locks the store, because two servers would destroy it. A process that was just killed may
+    /// still hold the lock.
     async fn lock(&self) -> Result<File, MeshError> {
         let path = self.store.join("lock");
         let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
@@ -376,7 +384,7 @@ impl Server {
         }
     }
 
-    /// Waits for the greeting, which the server sends once its streams are recovered.
+    /// Waits for the greeting, which the server sends after recovering its streams.
     async fn ready(&mut self) -> Result<(), MeshError> {
         let until = Instant::now() + READY_WITHIN;
         loop {
@@ -418,7 +426,7 @@ impl Server {
         if self.process.is_none() {
             return Ok(());
         }
-        // One that is halted would never see the signal; one that has ended cannot be told.
+        // A paused process would never handle the signal; one that has ended cannot be signalled.
         let _ = self.signal(signal);
         let _ = self.signal(Signal::CONT);
         let until = Instant::now() + STOP_WITHIN;
@@ -433,7 +441,7 @@ impl Server {
         kill_process(self.process_id()?, signal).map_err(|error| failed(format!("cannot signal it: {error}")))
     }
 
-    /// Whether every thread of the process stands still.
+    /// Returns whether every thread of the process is stopped.
     fn is_halted(&self) -> Result<bool, MeshError> {
         let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let state = waitid(WaitId::Pid(self.process_id()?), look);
@@ -447,7 +455,7 @@ impl Server {
 }
 
 impl ClusterMember {
-    /// Its lines in the server's configuration. The other members have the same password.
+    /// Returns its lines in the server's configuration. The other members have the same password.
     fn config(&self, password: Option<&str>) -> String {
         let login = password.map(|password| format!("{SERVER_USER}:{password}@")).unwrap_or_default();
         let routes: Vec<String> =
@@ -464,7 +472,7 @@ impl ClusterMember {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // The watchdog first: once the server is reaped, its process id may be somebody else's.
+        // Stop the watchdog first: after the server is reaped, its process id may be reused.
         for child in self.watchdog.iter_mut().chain([&mut self.server]) {
             let _ = child.kill();
             let _ = child.wait();
@@ -472,7 +480,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Starts the process that kills the server when this one is gone, however it ended.
+/// Starts the watchdog, which kills the server when this process ends for any reason.
 fn watch(server: u32) -> Option<Child> {
     let script = "read -r _; kill -KILL \"$1\"";
     let watchdog = Command::new("/bin/sh")
@@ -488,7 +496,7 @@ fn watch(server: u32) -> Option<Child> {
     watchdog.ok()
 }
 
-/// Whether the server of this name says hello on this port.
+/// Returns whether the server with this name sends its greeting on this port.
 async fn greeted(port: u16, name: &str) -> bool {
     let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else {
         return false;
@@ -502,7 +510,7 @@ async fn greeted(port: u16, name: &str) -> bool {
     greeting.starts_with(b"INFO ") && String::from_utf8_lossy(&greeting).contains(name)
 }
 
-/// The version of a nats-server program, if it is one that can be used.
+/// Returns the version of a nats-server program if it is supported.
 fn version_of(program: &Path) -> Result<Version, MeshError> {
     let failed = |reason: String| MeshError::NoServer { seen: format!("{}: {reason}", program.display()) };
     let run = Command::new(program).arg("--version").stdin(Stdio::null()).output();
@@ -517,18 +525,18 @@ fn version_of(program: &Path) -> Result<Version, MeshError> {
     }
 }
 
-/// The user's folder for what can be fetched again.
+/// Returns the user's cache folder.
 fn cache() -> Option<PathBuf> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))
 }
 
-/// The one user of clients, or of the other members of a cluster.
+/// Configures the single user for clients, or for cluster members.
 fn authorization(password: &str) -> String {
     format!("authorization {{ user: \"{SERVER_USER}\", password: \"{password}\" }}")
 }
 
-/// A path as a string of the server's configuration language.
+/// Quotes a path for the server's configuration language.
 fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))

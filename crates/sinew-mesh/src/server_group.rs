@@ -14,20 +14,20 @@ use tokio::time::{Instant, sleep};
 use crate::error::MeshError;
 use crate::server::{ClusterMember, PORTS, SERVER_USER, STREAMS, Server, ServerOptions};
 
-/// Time for the members to agree who leads them; elections take seconds, on a busy machine more.
+/// Timeout of the leader election; elections take seconds, longer on a busy machine.
 const AGREED_WITHIN: Duration = Duration::from_mins(1);
-/// How often it is asked whether they have.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long one question may take.
+/// Timeout of one request.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
-/// How many ports are tried.
+/// Maximum number of ports to try.
 const PORT_TRIES: usize = 100;
-/// More than anybody starts on one machine.
+/// Maximum number of members.
 const MOST_MEMBERS: usize = 64;
 /// Name of the cluster.
 const CLUSTER: &str = "sinew";
 
-/// One server, or several of this machine that keep copies of the same streams; killed on drop.
+/// One nats-server, or a local cluster with replicated streams; killed on drop.
 #[derive(Debug)]
 pub struct ServerGroup {
     members: Vec<Server>,
@@ -36,9 +36,10 @@ pub struct ServerGroup {
 }
 
 impl ServerGroup {
-    /// Starts so many servers and waits until they take requests for streams together; without a number, as many as the
-    /// store was made for. One keeps its data in the store itself, several keep them in folders of their own below it; the
-    /// first listens at `port`. `member` is set here. A store that was made for another number is refused.
+    /// Starts this number of servers and waits until they accept stream requests; by default, the
+    /// number that the store was created for. A single server keeps its data in the store itself,
+    /// several keep theirs in subfolders; the first listens on `port`. `member` is set here. A
+    /// store that was created for another number is rejected.
     pub async fn start(options: ServerOptions, count: Option<usize>) -> Result<Self, MeshError> {
         let temporary = match options.store {
             Some(_) => None,
@@ -75,44 +76,45 @@ impl ServerGroup {
         Ok(group)
     }
 
-    /// The folder with the data of all.
+    /// Returns the folder with the data of all members.
     pub fn store(&self) -> &Path {
         &self.store
     }
 
-    /// The port of the first.
+    /// Returns the port of the first member.
     pub fn port(&self) -> u16 {
         self.members.first().map_or(0, Server::port)
     }
 
-    /// The members, in the order of their names.
+    /// Returns the members, ordered by name.
     pub fn members(&self) -> &[Server] {
         &self.members
     }
 
-    /// The members, to be killed, halted and started again.
+    /// Returns the members, for killing, pausing and restarting them.
     pub fn members_mut(&mut self) -> &mut [Server] {
         &mut self.members
     }
 
-    /// The addresses of all members, separated by commas.
+    /// Returns the addresses of all members, separated by commas.
     pub fn url(&self) -> String {
         self.members.iter().map(Server::url).collect::<Vec<_>>().join(",")
     }
 
-    /// The place of the member that leads a stream now; `None` while none does.
+    /// Returns the index of the member that leads a stream; `None` without a leader.
     pub async fn leader_of(&self, context: &jetstream::Context, stream: &str) -> Option<usize> {
         let info = context.get_stream(stream).await.ok()?.cached_info().clone();
         let leader = info.cluster?.leader?;
         self.members.iter().position(|member| member.name() == leader)
     }
 
-    /// Stops all members: each finishes what it writes. The stores stay.
+    /// Stops all members gracefully. The stores remain.
     pub async fn stop(&mut self) -> Result<(), MeshError> {
         try_join_all(self.members.iter_mut().map(Server::stop)).await.map(drop)
     }
 
-    /// Waits until most of the running members agree on a leader, which is when requests for streams are answered.
+    /// Waits until a majority of the running members agrees on a leader, which stream requests
+    /// require.
     async fn agreed(&self, password: Option<String>) -> Result<(), MeshError> {
         let until = Instant::now() + AGREED_WITHIN;
         let login = password.map_or_else(async_nats::ConnectOptions::new, |password| {
@@ -144,7 +146,7 @@ impl ServerGroup {
     }
 }
 
-/// Name of a member, and of its folder.
+/// Name of a member and of its folder.
 fn member_name(nth: usize) -> String {
     format!("{CLUSTER}-{}", nth + 1)
 }
@@ -165,9 +167,9 @@ fn count_for(store: &Path, wanted: Option<usize>) -> Result<usize, MeshError> {
     }
 }
 
-/// So many ports that are free, each once.
+/// Returns distinct free ports.
 fn free_ports(count: usize) -> Result<Vec<u16>, MeshError> {
-    // Held until all are found, so that none is found twice.
+    // Hold each port until all are found, so that none is found twice.
     let mut held = Vec::new();
     for _ in 0..PORT_TRIES {
         if held.len() == count {

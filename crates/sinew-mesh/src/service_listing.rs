@@ -8,16 +8,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// Description that a service gives of itself.
+/// Description of a service.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// For people.
+    /// Description for people.
     pub description: String,
-    /// Any text; what is not of the form `1.2.3` is told as `0.0.0`.
+    /// Any text; reported as `0.0.0` unless it has the form `1.2.3`.
     pub version: String,
-    /// More about it.
+    /// Additional properties.
     pub metadata: BTreeMap<String, String>,
-    /// Figures beyond those of its calls, for `nats micro stats`; null if there are none.
+    /// Statistics beyond those of its calls, for `nats micro stats`; null if there are none.
     pub data: Value,
 }
 
@@ -25,17 +25,17 @@ pub struct About {
 #[derive(Debug, Default)]
 pub(crate) struct ServiceListing {
     services: Mutex<BTreeMap<String, Arc<ListedService>>>,
-    /// Tasks that answer questions to all of them, while there are any.
+    /// Tasks that reply to queries to all services, while any are listed.
     pub(crate) answering: tokio::sync::Mutex<Weak<JoinSet<()>>>,
 }
 
-/// A service that is listed.
+/// A listed service.
 pub(crate) struct ListedService {
-    /// The name in subjects, the one that replicas share.
+    /// Name in subjects, shared by replicas.
     pub(crate) name: String,
-    /// This one of them.
+    /// Id of this replica.
     pub(crate) id: String,
-    /// Where it is called, and in which group.
+    /// Subject of its calls.
     pub(crate) subject: String,
     pub(crate) started: String,
     pub(crate) about: Box<dyn Fn() -> About + Send + Sync>,
@@ -57,7 +57,7 @@ impl ServiceListing {
 }
 
 impl ListedService {
-    /// Answer of the service to a question.
+    /// Returns the service's reply to a query.
     pub(crate) fn said(&self, verb: &str) -> Value {
         let about = (self.about)();
         let mut said = json!({
@@ -115,7 +115,7 @@ impl fmt::Debug for ListedService {
     }
 }
 
-/// Micro services have versions like `1.2.3`; what agents and workflows call their version may be anything.
+/// Micro services require versions like `1.2.3`; versions of agents and workflows may be any text.
 fn semantic(version: &str) -> &str {
     let numbers: Vec<&str> = version.split('.').collect();
     let number = |text: &&str| {

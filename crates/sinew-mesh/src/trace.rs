@@ -10,9 +10,9 @@ use async_nats::HeaderMap;
 use data_encoding::HEXLOWER;
 use sinew_protocol::header;
 
-/// The most headers that are taken from a message.
+/// Maximum number of headers taken from a message.
 const MOST_HEADERS: usize = 64;
-/// The longest header value that is taken, in bytes.
+/// Maximum length of a header value, in bytes.
 const LONGEST_VALUE: usize = 4096;
 
 /// A `traceparent`: the trace, and the span in it that sent the message.
@@ -22,28 +22,28 @@ pub struct TraceParent {
     pub trace: [u8; 16],
     /// The span, never all zeros.
     pub span: [u8; 8],
-    /// Bit 0 says that somebody records the trace.
+    /// Bit 0 means that the trace is recorded.
     pub flags: u8,
 }
 
 impl TraceParent {
-    /// A new trace.
+    /// Creates a new trace.
     pub fn fresh() -> Self {
         Self { trace: nonzero(), span: nonzero(), flags: 1 }
     }
 
-    /// A new span of the same trace.
+    /// Creates a new span of the same trace.
     #[must_use]
     pub fn child(self) -> Self {
         Self { span: nonzero(), ..self }
     }
 
-    /// The trace of a message; none when it has none or a malformed one.
+    /// Returns the trace of a message; `None` if missing or malformed.
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         headers.get(header::TRACE_PARENT)?.as_str().parse().ok()
     }
 
-    /// The trace of a message, or a new one.
+    /// Returns the trace of a message, or a new one.
     pub fn of_or_fresh(headers: &HeaderMap) -> Self {
         Self::of(headers).unwrap_or_else(Self::fresh)
     }
@@ -54,7 +54,7 @@ impl TraceParent {
     }
 }
 
-/// Random bytes that are not all zero, which would mean "none".
+/// Returns random bytes that are not all zero, which would mean a missing id.
 fn nonzero<const N: usize>() -> [u8; N] {
     let mut bytes: [u8; N] = rand::random();
     bytes[0] |= u8::from(bytes.iter().all(|byte| *byte == 0));
@@ -76,7 +76,7 @@ pub struct BadTraceParent;
 impl FromStr for TraceParent {
     type Err = BadTraceParent;
 
-    /// Later versions may be longer and are read as far as version 00 goes; `ff` is none.
+    /// Later versions may be longer and are parsed like version 00; `ff` is invalid.
     fn from_str(text: &str) -> Result<Self, BadTraceParent> {
         let mut fields = text.splitn(5, '-');
         let version: [u8; 1] = hex(fields.next())?;
@@ -100,12 +100,13 @@ fn hex<const N: usize>(field: Option<&str>) -> Result<[u8; N], BadTraceParent> {
     bytes.try_into().map_err(|_| BadTraceParent)
 }
 
-/// The headers of a message from outside that may be looked at and passed on: no commands to the server, no floods.
+/// Returns the headers of an external message that may be read and forwarded: no commands to the
+/// server, limited in number and size.
 pub fn incoming(headers: Option<&HeaderMap>) -> HeaderMap {
     let mut kept = HeaderMap::new();
     let names = headers.into_iter().flat_map(HeaderMap::iter);
     for (name, values) in names.filter(|(name, _)| header::may_pass(name.as_ref())).take(MOST_HEADERS) {
-        // Of several values the last counts; no header of ours has two.
+        // The last of several values counts; the mesh uses no repeated headers.
         if let Some(value) = values.last().filter(|value| value.as_str().len() <= LONGEST_VALUE) {
             kept.insert(name.clone(), value.clone());
         }

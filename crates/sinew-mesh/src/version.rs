@@ -13,11 +13,11 @@ pub struct Version {
     pub patch: u32,
 }
 
-/// Older servers ignore parts of what is asked without saying so, or lose data that they acknowledged.
+/// Older servers silently ignore parts of requests, or lose acknowledged data.
 pub const OLDEST: Version = Version { major: 2, minor: 12, patch: 0 };
 
 impl Version {
-    /// Reads `2.15.1`, `v2.15.1`, `2.12.0-RC.2`; none for anything else.
+    /// Parses `2.15.1`, `v2.15.1`, `2.12.0-RC.2`; `None` for other formats.
     pub fn parse(text: &str) -> Option<Self> {
         let numbers = text.trim().trim_start_matches('v');
         let numbers = numbers.split(['-', '+']).next()?;
@@ -26,7 +26,7 @@ impl Version {
         parts.next().is_none().then_some(version)
     }
 
-    /// Whether the mesh works with it.
+    /// Returns whether the mesh supports it.
     pub fn is_supported(self) -> bool {
         self >= OLDEST
     }

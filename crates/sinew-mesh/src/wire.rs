@@ -17,11 +17,12 @@ use data_encoding::BASE64;
 use serde_json::Value;
 use sinew_protocol::header::{RAW_HEADERS, UNDELIVERABLE};
 
-/// Largest line of the protocol, without its body. A cluster's list of addresses is the longest that exists.
+/// Maximum line length of the protocol, without a body. The longest lines list a cluster's
+/// addresses.
 const MAX_LINE_BYTES: usize = 1 << 20;
-/// Largest headers and body of one frame; nats-server refuses settings above 64 MiB.
+/// Maximum headers and body of one frame; nats-server rejects settings above 64 MiB.
 const MAX_FRAME_BYTES: usize = 128 << 20;
-/// Bytes of a replaced header block that are kept for the quarantine.
+/// Bytes of a replaced header block that the quarantine keeps.
 const MAX_RAW_HEADER_BYTES: usize = 4 << 10;
 
 /// Why the client library does not read a header block.
@@ -53,7 +54,7 @@ struct StatusLine {
     status: Option<StatusCode>,
 }
 
-/// Walks through a header block exactly as the client library does, without its panic.
+/// Parses a header block exactly like the client library, without its panic.
 fn walk_headers<'a>(
     block: &'a [u8],
     mut take: impl FnMut(&'a str, Cow<'a, str>),
@@ -92,12 +93,12 @@ fn walk_headers<'a>(
     Ok(StatusLine { status })
 }
 
-/// Says whether the client library reads this header block.
+/// Checks whether the client library can read this header block.
 pub fn check_headers(block: &[u8]) -> Result<(), HeaderDefect> {
     walk_headers(block, |_, _| {}).map(drop)
 }
 
-/// Reads a header block, `NATS/1.0` and all, as the client library does.
+/// Parses a header block, including `NATS/1.0`, like the client library.
 pub fn parse_headers(block: &[u8]) -> Result<HeaderMap, HeaderDefect> {
     let mut headers = HeaderMap::new();
     let mut unreadable = false;
@@ -114,10 +115,10 @@ pub fn undeliverable(headers: &HeaderMap) -> Option<&str> {
     headers.get(UNDELIVERABLE).map(HeaderValue::as_str)
 }
 
-/// Bytes that are not the protocol at all: the connection that sent them is of no use.
+/// Bytes that violate the protocol: the connection is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// A line, or a message, is longer than any server sends.
+    /// A line or a message exceeds what servers send.
     #[error("a frame is longer than any server sends")]
     Length,
     /// A line is not one that servers send.
@@ -134,29 +135,29 @@ pub struct ReplacedFrame {
     pub reason: String,
 }
 
-/// The server's side of one connection on its way to the client library.
+/// The server's side of one connection to the client library.
 #[derive(Debug, Default)]
 pub struct FrameScreen {
-    /// Bytes of the server that are not a whole frame yet.
+    /// Received bytes that are not a complete frame yet.
     pub received: BytesMut,
-    /// Messages that were replaced since somebody took them from here.
+    /// Replaced messages that were not collected yet.
     pub replaced: Vec<ReplacedFrame>,
-    /// Addresses of the server's cluster, as the server named them last.
+    /// Addresses of the server's cluster, as last announced.
     pub cluster: Vec<String>,
 }
 
 /// Frame at the beginning of the received bytes.
 enum ServerFrame {
-    /// Not all of it has come.
+    /// The frame is incomplete.
     Partial,
-    /// This many bytes that the client library reads.
+    /// A frame of this size that the client library can read.
     Whole(usize),
-    /// This many bytes, and what goes on in their place.
+    /// A frame of this size, and its replacement.
     Replaced(usize, Bytes, Option<ReplacedFrame>),
 }
 
 impl FrameScreen {
-    /// Gives the whole frames of what was received, in order, and keeps the rest.
+    /// Returns the complete frames of the received data, in order, and keeps the rest.
     pub fn screened(&mut self) -> Result<Vec<Bytes>, FrameError> {
         let (mut out, mut good) = (Vec::new(), 0);
         loop {
@@ -242,8 +243,8 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the server's INFO without the parts that would lead the client library around the screen: TLS, which ends at
-/// the screen, and other addresses.
+/// Returns the server's INFO without the parts that would make the client library bypass the
+/// screen: TLS, which ends at the screen, and other addresses.
 fn plain_info(arguments: &[u8]) -> Result<(Bytes, Vec<String>), FrameError> {
     let mut info: Value = serde_json::from_slice(arguments).map_err(|_| FrameError::Line)?;
     let fields = info.as_object_mut().ok_or(FrameError::Line)?;
@@ -261,9 +262,9 @@ struct MessageLine<'a> {
     subject: &'a [u8],
     subscription: &'a str,
     reply: Option<&'a [u8]>,
-    /// Bytes of the headers; none for `MSG`.
+    /// Size of the headers; `None` for `MSG`.
     headers: Option<usize>,
-    /// Bytes of headers and body together.
+    /// Size of headers and body together.
     total: usize,
 }
 
@@ -290,10 +291,11 @@ impl<'a> MessageLine<'a> {
         })
     }
 
-    /// Why the client library would not read the message, or would read it as another one.
+    /// Returns why the client library could not read the message, or would misread it.
     fn defect(&self, line: &[u8], headers: &[u8]) -> Option<String> {
         let Ok(line) = str::from_utf8(line) else { return Some("the subject is not UTF-8".to_owned()) };
-        // The library splits a line with headers at white space of any kind: a subject could name another subscription.
+        // The library splits a line with headers at any white space: a subject could name another
+        // subscription.
         if line.contains(|letter: char| letter.is_whitespace() && letter != ' ') {
             return Some("the subject contains white space".to_owned());
         }
@@ -306,7 +308,7 @@ impl<'a> MessageLine<'a> {
         let raw = if raw.is_empty() { raw } else { format!("{RAW_HEADERS}: {raw}\r\n") };
         let block = format!("NATS/1.0\r\n{UNDELIVERABLE}: {reason}\r\n{raw}\r\n");
         let subject = readable(self.subject);
-        // An answer cannot be sent to a reply subject that was replaced.
+        // A reply to an invalid subject cannot be sent.
         let reply = self.reply.and_then(|reply| match readable(reply) {
             Cow::Borrowed(reply) => Some(format!(" {reply}")),
             Cow::Owned(_) => None,
@@ -324,7 +326,7 @@ impl<'a> MessageLine<'a> {
     }
 }
 
-/// A subject as text without white space; borrowed when nothing had to be replaced.
+/// Returns a subject as text without white space; borrowed if nothing was replaced.
 fn readable(subject: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(subject);
     if text.contains(char::is_whitespace) {

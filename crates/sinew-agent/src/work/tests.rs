@@ -13,7 +13,7 @@ fn schema(kind: &str) -> Value {
     json!({ "type": kind })
 }
 
-/// An agent that says these things one after the other: a value, or a fault where the value is `{"fault": …}`.
+/// An agent that returns these results in turn: a value, or a fault for `{"fault": …}`.
 fn saying(says: Vec<Value>) -> Agent {
     let calls = AtomicU32::new(0);
     Agent::dynamic("test", Some(schema("integer")), Some(schema("string")), move |_, context: Context| {
@@ -38,7 +38,8 @@ async fn end(agent: Agent, input: Value) -> (EndedTask, Context) {
 
 #[tokio::test]
 async fn inputs_and_outputs_are_checked_and_outputs_tried_again() {
-    // Outputs of the handler in turn, retries, the input; then the output or the code, and the retries made.
+    // Outputs of the handler in turn, retries, the input; then the output or the code, and the
+    // number of retries.
     type Case<'a> = (Vec<Value>, u32, Value, Result<Value, &'a str>, u32);
     let cases: [Case<'_>; 7] = [
         (vec![json!("fine")], 0, json!(1), Ok(json!("fine")), 0),
@@ -177,7 +178,7 @@ async fn a_deadline_counts_before_the_agents_own_limit() {
 
 #[tokio::test]
 async fn a_models_last_message_names_the_output() {
-    // The last message; then the output or the code, and the retries made of one that is allowed.
+    // The last message; then the output or the code, and the number of retries, at most one.
     let cases = [
         ("«result:artifact=good.json status=success»", Ok(json!("good")), 0),
         ("draft «result:artifact=bad.json» done «result:artifact=good.json:v1»", Ok(json!("better")), 0),
@@ -200,7 +201,7 @@ async fn a_models_last_message_names_the_output() {
                 artifacts.put("text.json", "application/json", "no json")?;
             }
             let text = text.as_str().unwrap_or_default().to_owned();
-            // The first case means the first version.
+            // Without a version, the first case refers to the first version.
             Ok(text.replace("good.json status", "good.json:0 status"))
         });
         let (ended, context) = end(agent.output_retries(1), json!(text)).await;

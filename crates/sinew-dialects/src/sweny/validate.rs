@@ -153,7 +153,7 @@ pub(super) fn graph(workflow: &Workflow, root: &Node) -> GraphFindings {
 
 struct IdSpans<'a> {
     root: &'a Node,
-    /// IdSpans of the ids of nodes.
+    /// Spans of the ids of nodes.
     ids: BTreeMap<&'a str, Span>,
 }
 

@@ -19,16 +19,16 @@ use tracing::{debug, warn};
 use super::EndpointContext;
 use crate::programs::NO_SUCH_WORKFLOW;
 
-/// Time after which a card that could not be announced is announced again.
+/// Time after which a failed announcement is retried.
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(1);
-/// How often a card is announced.
+/// Interval between announcements of a card.
 const EVERY: Duration = Duration::from_secs(CARD_TTL.as_secs() / 3);
 
 /// The cards that this executor announces.
 pub(super) struct CardBoard {
     shared: Arc<EndpointContext>,
     owned: Arc<Mutex<Vec<u32>>>,
-    /// By name: the version, and when to say it again.
+    /// By name: the version, and when to announce it again.
     announced: BTreeMap<String, (u64, Instant)>,
 }
 
@@ -37,7 +37,7 @@ impl CardBoard {
         Self { shared, owned, announced: BTreeMap::new() }
     }
 
-    /// Announces what is due of the workflows that are deployed now, and retracts the cards of others.
+    /// Announces due cards of the deployed workflows, and retracts the cards of others.
     pub(super) async fn update(&mut self, deployed: &[Arc<WorkflowVersion>]) {
         let owned = self.owned.lock().map(|owned| owned.clone()).unwrap_or_default();
         let now = Instant::now();
@@ -80,7 +80,8 @@ impl CardBoard {
         }
     }
 
-    /// A card that is too large loses its drawing, which whoever wants it can make of the plan.
+    /// Announces a card. If it is too large, its diagram is omitted: readers can generate it from
+    /// the plan.
     async fn announce(&self, mut card: AgentCard) -> Result<(), Fault> {
         let mesh = &self.shared.mesh;
         match mesh.cards().announce(&card).await {
@@ -95,7 +96,7 @@ impl CardBoard {
     }
 }
 
-/// Returns the description of a workflow for `nats micro`: of the version that is deployed now.
+/// Returns the description of a workflow's deployed version for `nats micro`.
 pub(super) fn about(shared: &EndpointContext, workflow: &str) -> About {
     let Some(version) = shared.programs.workflows.get(workflow) else { return About::default() };
     let deployment = &version.deployment;
@@ -114,7 +115,7 @@ pub(super) fn about(shared: &EndpointContext, workflow: &str) -> About {
     }
 }
 
-/// The card of a deployed workflow.
+/// Returns the card of a deployed workflow.
 pub(super) async fn card(shared: &EndpointContext, workflow: &str) -> Result<AgentCard, Fault> {
     let version = shared.programs.workflows.get(workflow);
     let missing = || Fault::invalid(NO_SUCH_WORKFLOW, "the workflow is no longer deployed");
@@ -122,7 +123,8 @@ pub(super) async fn card(shared: &EndpointContext, workflow: &str) -> Result<Age
     of(shared, &version).await
 }
 
-/// The card that was deployed with it, else one of its plan; in both an executor answers for it on this mesh.
+/// Returns the deployed card, else one generated from the plan; in both cases with the delivery of
+/// this mesh.
 async fn of(shared: &EndpointContext, version: &WorkflowVersion) -> Result<AgentCard, Fault> {
     let deployment = &version.deployment;
     let namespace = shared.mesh.namespace();
@@ -155,7 +157,7 @@ async fn of(shared: &EndpointContext, version: &WorkflowVersion) -> Result<Agent
     card.capabilities.streaming = Some(true);
     card.capabilities.push_notifications = Some(false);
     let extensions = card.capabilities.extensions.get_or_insert_default();
-    // No queue of the workflow's name is read: it is asked at its endpoint.
+    // Workflows have no queue: they are called at their endpoint.
     let mut delivery = card::direct_delivery();
     if let Some(params) = &mut delivery.params {
         params["vocabulary"] = match shared.vocabulary {

@@ -8,17 +8,18 @@ use sinew_protocol::{ExecutionId, Token};
 
 use super::{WorkflowEndpoints, broker, failed};
 
-/// Tasks on a page that names no size.
+/// Default page size.
 const PAGE: u32 = 50;
-/// The most tasks on a page.
+/// Maximum page size.
 const LARGEST_PAGE: u32 = 100;
-/// Ended executions that are looked at.
+/// Maximum number of ended executions to examine.
 const MOST: usize = 1_000;
-/// Records that are asked for at once.
+/// Records that are read concurrently.
 const AT_ONCE: usize = 16;
 
 impl WorkflowEndpoints {
-    /// A page of the caller's tasks, newest status first. A page token is the time and id of the last task before it.
+    /// Returns a page of the caller's tasks, newest status first. A page token consists of time and
+    /// id of the last task before the page.
     pub(super) async fn list(
         &self,
         workflow: &str,
@@ -44,7 +45,7 @@ impl WorkflowEndpoints {
         });
         let after = after.transpose()?;
         let state = params.status.filter(|state| *state != TaskState::Unspecified);
-        // The context stands in the records only, so who asks for one has all of them read.
+        // Only records contain the context, so filtering by context reads all of them.
         let mut places = self.open_ones(workflow, caller).await?;
         places.extend(self.ended_ones(workflow, caller, since).await?);
         places.sort_unstable_by(|a, b| b.cmp(a));
@@ -87,7 +88,7 @@ impl WorkflowEndpoints {
 
     async fn open_ones(&self, workflow: &str, caller: &Token) -> Result<Vec<ListPosition>, A2aError> {
         let open = self.client.open().await.map_err(|error| failed(&error))?;
-        // An execution that was set aside cannot be folded here, and must not keep the others from being listed.
+        // A held execution cannot be folded here, and must not prevent listing the others.
         let is_held =
             |open: &Summary| open.waiting.as_ref().is_some_and(|waiting| waiting.starts_with(AN_OPERATOR));
         let theirs: Vec<ExecutionId> = open
@@ -149,7 +150,7 @@ impl WorkflowEndpoints {
     }
 }
 
-/// When a task's status was last new, its id, and that status.
+/// Time of a task's last status, its id, and that status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ListPosition(u64, String, TaskState);
 

@@ -45,11 +45,11 @@ use crate::client::{Client, ClientError};
 use crate::programs::Programs;
 use sinew_runtime::Execution;
 
-/// The executor ends before it could answer.
+/// The executor stopped before it could reply.
 const STOPPING: &str = code::EXECUTOR_STOPPING.as_str();
-/// Between tries to open an endpoint.
+/// Pause between attempts to open an endpoint.
 const REOPEN: Duration = Duration::from_secs(1);
-/// How long the end of a cancelled execution is waited for.
+/// Timeout for the end of a cancelled execution.
 const CANCEL_PATIENCE: Duration = Duration::from_mins(10);
 
 /// Parts of an executor that its endpoints need.
@@ -67,18 +67,18 @@ pub(crate) struct EndpointContext {
 struct WorkflowEndpoints {
     shared: Arc<EndpointContext>,
     client: Client,
-    /// Executions whose events are republished, and until when somebody is believed to listen.
+    /// Executions whose events are republished, and until when subscribers are assumed.
     told: Mutex<HashMap<ExecutionId, Instant>>,
     places: CallPermits,
     stop: CancellationToken,
 }
 
-/// Workflow behind an endpoint.
+/// Kind of workflow behind an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EndpointKind {
     /// A deployed workflow, listed as a service.
     Workflow,
-    /// The workflow that asks one agent, or a person.
+    /// The workflow that calls one agent, or asks a person.
     BuiltIn,
 }
 
@@ -88,7 +88,7 @@ struct KnownExecution {
     folded: Execution,
 }
 
-/// The operations on tasks of one workflow.
+/// Operations on the tasks of one workflow.
 struct WorkflowTasks {
     endpoints: Arc<WorkflowEndpoints>,
     workflow: Arc<str>,
@@ -141,12 +141,12 @@ impl A2aService for WorkflowTasks {
 }
 
 impl WorkflowTasks {
-    /// The outcome of some work, or a refusal as soon as the executor stops.
+    /// Returns the result of a future, or an error as soon as the executor stops.
     fn until_stopped<'a, T: 'a>(
         &'a self,
         work: impl Future<Output = Result<T, A2aError>> + Send + 'a,
     ) -> impl Future<Output = Result<T, A2aError>> + Send + 'a {
-        // Folding a record takes much: a call that waits holds it beside the stack.
+        // Boxed, because folding a record needs a large future, and many calls may wait.
         let work = Box::pin(work);
         async move {
             tokio::select! {
@@ -164,7 +164,7 @@ impl WorkflowEndpoints {
         Arc::new(Self { shared, client, told: Mutex::default(), places: CallPermits::default(), stop })
     }
 
-    /// Answers calls of one workflow until it is `closed`.
+    /// Answers calls of one workflow until `closed` fires.
     async fn serve(self: Arc<Self>, workflow: Arc<str>, kind: EndpointKind, closed: CancellationToken) {
         let Some((calls, listed)) = self.open(&workflow, kind, &closed).await else { return };
         let places = self.places.clone();
@@ -232,7 +232,8 @@ impl WorkflowEndpoints {
                 drop(params);
                 let trace = TraceParent::of(headers).map_or_else(TraceParent::fresh, TraceParent::child);
                 match self.client.start_within(command, trace).await {
-                    // The id of a message identifies the request: other content under the same id is a duplicate.
+                    // A message id identifies its request: other content under the same id is a
+                    // duplicate.
                     Ok(_) | Err(ClientError::OtherStart(_)) => {}
                     Err(error) => return Err(failed(&error)),
                 }
@@ -240,7 +241,7 @@ impl WorkflowEndpoints {
             }
         };
         if of_others(&known) {
-            // One message id for two workflows: which of them is meant nobody knows.
+            // One message id for two workflows is ambiguous.
             return Err(A2aError::invalid_params("messageId: already used for another workflow"));
         }
         if moment == AnswerMoment::Streamed && !known.folded.state().ended {
@@ -273,13 +274,13 @@ impl WorkflowEndpoints {
         Ok(A2aAnswer::of(&task).with_seq(task_events::length(&known.folded)))
     }
 
-    /// An execution of this id, whoever started it.
+    /// Finds an execution by id, whoever started it.
     async fn find(&self, execution: &ExecutionId) -> Result<Option<KnownExecution>, A2aError> {
         let found = self.client.execution(execution).await.map_err(|error| failed(&error))?;
         Ok(found.map(|(record, folded)| KnownExecution { record, folded }))
     }
 
-    /// The caller's own task. For everybody else it does not exist.
+    /// Returns the caller's own task. It does not exist for other callers.
     async fn theirs(&self, workflow: &str, caller: &Token, id: &str) -> Result<KnownExecution, A2aError> {
         let absent = || A2aError::task_not_found(short(id, 64));
         let execution = ExecutionId::parse(id).map_err(|_| absent())?;
@@ -293,12 +294,12 @@ impl WorkflowEndpoints {
     }
 }
 
-/// Whether a blocking call is answered: the execution has ended, or waits for a person and nothing else.
+/// Returns whether to answer a blocking call: the execution has ended, or waits only for a person.
 fn settled(known: &KnownExecution) -> bool {
     known.folded.state().ended || task::asks(&known.folded)
 }
 
-/// An error of ours as A2A words it.
+/// Converts an error to A2A's format.
 fn failed(error: &ClientError) -> A2aError {
     let retryable = matches!(error, ClientError::Mesh(error) if error.is_transient());
     let fault = match error {
@@ -318,7 +319,7 @@ fn stopping() -> A2aError {
     error_of(&Fault::error(STOPPING, text).with_retryable(true))
 }
 
-/// A text from outside, bounded and without what steers a terminal.
+/// Truncates external text and removes control characters.
 fn short(text: &str, most: usize) -> String {
     text.chars().filter(|c| !c.is_control()).take(most).collect()
 }

@@ -15,11 +15,11 @@ use tokio_util::sync::CancellationToken;
 use super::announce::CardBoard;
 use super::{EndpointContext, EndpointKind, WorkflowEndpoints};
 
-/// How often it is looked whether shards have come or gone.
+/// Interval of checks for gained or lost shards.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Keeps endpoints and cards of deployed workflows until `stop`; then answers what is being asked no more. `owned` has the
-/// shards of this executor.
+/// Serves endpoints and cards of deployed workflows until `stop`, then completes calls in progress.
+/// `owned` contains the shards of this executor.
 pub(crate) async fn serve(
     shared: Arc<EndpointContext>,
     owned: Arc<Mutex<Vec<u32>>>,
@@ -68,7 +68,7 @@ pub(crate) async fn serve(
     while serving.join_next().await.is_some() {}
 }
 
-/// Logs which workflows were deployed or removed since the last look.
+/// Logs which workflows were deployed or removed since the last check.
 fn log_changes(before: &BTreeMap<String, u64>, deployed: &[Arc<WorkflowVersion>]) {
     for version in deployed {
         let Deployment { name, digest, by, .. } = &version.deployment;
@@ -81,7 +81,7 @@ fn log_changes(before: &BTreeMap<String, u64>, deployed: &[Arc<WorkflowVersion>]
     }
 }
 
-/// The names under which agents and people are asked by executions.
+/// Returns the names under which executions call agents and ask people.
 fn built_in_workflows(shared: &EndpointContext) -> Vec<(String, EndpointKind)> {
     if !shared.programs.has_calls() {
         return Vec::new();

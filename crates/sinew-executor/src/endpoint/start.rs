@@ -22,17 +22,17 @@ use super::{KnownExecution, WorkflowEndpoints, broker, settled, short};
 use crate::large_input::store_input;
 use sinew_shard::reply::{WorkflowInput, input, wants_result};
 
-/// The label that says that the caller wants a structured result beside the text.
+/// Label that requests a structured result next to the text.
 pub(super) const STRUCTURED: &str = "a2a.structured";
-/// The most callers before a call, by the header that agents count in.
+/// Maximum call depth, according to the header in which agents count it.
 const DEEPEST: u32 = 32;
-/// How long an event is waited for before the record is asked, at first and at most.
+/// Wait for an event before the record is read, initially and at most.
 const ASK_AFTER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
-/// How long events must be silent before it is worth looking whether somebody is waited for.
+/// Time without events after which to check whether the execution waits for a person.
 const QUIET: Duration = Duration::from_millis(100);
 
 impl WorkflowEndpoints {
-    /// The command that a message becomes.
+    /// Converts a message to a start command.
     pub(super) async fn start(
         &self,
         workflow: &str,
@@ -89,7 +89,7 @@ impl WorkflowEndpoints {
             command.labels.insert(STRUCTURED.to_owned(), "yes".to_owned());
         }
         (command.depth, command.chain) = self.above(params).await?;
-        // `above` has checked the proof.
+        // `above` has verified the proof.
         let calling = CallingTask::find(params.metadata.as_ref()).and_then(Result::ok);
         command.calling =
             calling.map(|calling| CallingRef { execution: calling.execution, task: calling.task });
@@ -97,8 +97,9 @@ impl WorkflowEndpoints {
         Ok(command)
     }
 
-    /// Finds an artifact that a message names by file name alone, among those of the execution during whose task the call
-    /// is made: what its agents left, and the inputs and outputs that its events name. The newest of several is meant.
+    /// Finds an artifact that a message references by file name only, in the execution of the
+    /// calling task: the artifacts of its agents, and the inputs and outputs in its events. The
+    /// newest one is used.
     async fn artifact_of_caller(
         &self,
         params: &SendMessageRequest,
@@ -134,7 +135,7 @@ impl WorkflowEndpoints {
         Ok(found.map(|found| NamedContent::Value(found.value)))
     }
 
-    /// A large input is stored first; commands are small.
+    /// Sets the input of a command. A large input is stored first.
     async fn give(&self, command: &mut StartCommand, value: Value) -> Result<(), A2aError> {
         command.input = value;
         let size = serde_json::to_vec(&command.input).map_or(0, |bytes| bytes.len());
@@ -144,7 +145,8 @@ impl WorkflowEndpoints {
         store_input(&self.shared.artifacts, command).await.map_err(|error| broker(&error))
     }
 
-    /// Depth and names of the workflows above, from the journal of the execution during whose task the call is made.
+    /// Returns depth and names of the calling workflows, from the journal of the execution of the
+    /// calling task.
     async fn above(&self, params: &SendMessageRequest) -> Result<(u32, Vec<String>), A2aError> {
         let unproved = |text: &str| error_of(&Fault::invalid(code::CALL_WITHOUT_PROOF.as_str(), text));
         let Some(calling) = CallingTask::find(params.metadata.as_ref()) else { return Ok((0, Vec::new())) };
@@ -161,15 +163,15 @@ impl WorkflowEndpoints {
         Ok((start.depth + 1, chain))
     }
 
-    /// Waits until the caller's execution has begun (`begun`), or until a blocking call is answered. A call that is given up
-    /// early gets the execution as it is.
+    /// Waits until the caller's execution has started (`begun`), or until a blocking call can be
+    /// answered. A call that is answered early gets the current execution.
     pub(super) async fn until(
         &self,
         call: &A2aCall,
         execution: &ExecutionId,
         begun: bool,
     ) -> Result<KnownExecution, A2aError> {
-        // Folding a record takes much: a call that waits holds it beside the stack.
+        // Boxed, because folding a record needs a large future, and many calls may wait.
         let enough = Box::pin(self.wait(execution, &call.caller, |known| begun || settled(known)));
         match call.wait(enough).await {
             Some(known) => known,
@@ -188,13 +190,13 @@ impl WorkflowEndpoints {
         self.wait(execution, caller, |known| known.folded.state().ended).await
     }
 
-    /// Fails if a start of this caller was refused before this executor listened.
+    /// Fails if a start of this caller was rejected before this executor subscribed.
     async fn check_refused(&self, execution: &ExecutionId, caller: &Token) -> Result<(), A2aError> {
         let verdicts = self.client.verdicts(execution).await.map_err(|error| super::failed(&error))?;
         verdicts.iter().find_map(|verdict| refusal(verdict, caller)).map_or(Ok(()), Err)
     }
 
-    /// Events only wake: what is true is what the record says.
+    /// Events only trigger a check; the record decides.
     async fn wait(
         &self,
         execution: &ExecutionId,
@@ -212,7 +214,8 @@ impl WorkflowEndpoints {
         let mut patience = ASK_AFTER.0;
         let mut moved = false;
         let mut first = true;
-        // The record first: what was told before this executor listened is in it.
+        // Read the record first: it contains everything that was published before this executor
+        // subscribed.
         match self.find(execution).await? {
             Some(known) if enough(&known) => return Ok(known),
             Some(_) => {}
@@ -227,7 +230,7 @@ impl WorkflowEndpoints {
                     None => continue,
                 },
                 Ok(event) if event.kind.as_str() == "workflow_execution_result" => {}
-                // That it began at all is known with the first event.
+                // The first event already proves that it has started.
                 Ok(_) if std::mem::take(&mut first) => moved = true,
                 Ok(_) => {
                     moved = true;
@@ -241,7 +244,8 @@ impl WorkflowEndpoints {
             }
             match (self.find(execution).await?, refused) {
                 (Some(known), Some(error)) if known.record.meta.caller != *caller => return Err(error),
-                // A start that lost the id to another one says nothing about the execution that has it.
+                // A start that lost its id to another one does not affect the execution with that
+                // id.
                 (Some(known), _) if enough(&known) => return Ok(known),
                 (None, Some(error)) => return Err(error),
                 (None, None) => self.check_refused(execution, caller).await?,
@@ -251,17 +255,17 @@ impl WorkflowEndpoints {
     }
 }
 
-/// The verdict on a start of this caller that was refused, as an event tells it.
+/// Returns the verdict on a rejected start of this caller from an event.
 fn told_refusal(event: &[u8], caller: &Token) -> Option<A2aError> {
     refusal(&serde_json::from_slice::<Verdict>(event).ok()?, caller)
 }
 
-/// The verdict on a start of this caller that was refused.
+/// Returns the error for a rejected start of this caller.
 fn refusal(verdict: &Verdict, caller: &Token) -> Option<A2aError> {
     if verdict.op != Operation::Start || verdict.accepted || verdict.caller != *caller {
         return None;
     }
-    // Executors word reasons as `CODE: text`.
+    // Executors format reasons as `CODE: text`.
     let (code, text) =
         verdict.reason.split_once(": ").unwrap_or((code::START_REFUSED.as_str(), &verdict.reason));
     let (code, text) = match sinew_protocol::code::page(code) {
@@ -271,22 +275,23 @@ fn refusal(verdict: &Verdict, caller: &Token) -> Option<A2aError> {
     Some(error_of(&Fault::invalid(code.to_owned(), short(text, 1_000))))
 }
 
-/// Content of an artifact that a message names.
+/// Content of a referenced artifact.
 enum NamedContent {
     Value(Value),
     /// The address under which it is stored.
     Address(String),
 }
 
-/// Settings of the user that a message carries (`a2aUserConfig`), in its metadata or in those of the request.
+/// Returns the user settings of a message (`a2aUserConfig`), from its metadata or from the
+/// request's.
 fn user_config(params: &SendMessageRequest) -> Value {
     let of = |metadata: &Option<Value>| metadata.as_ref()?.get("a2aUserConfig").cloned();
     let found = of(&params.message.metadata).or_else(|| of(&params.metadata));
     found.filter(Value::is_object).unwrap_or_default()
 }
 
-/// Returns the artifact that a message of the published specification names as its input: by file name, in
-/// `invoked_with_artifacts`, beside a text. None for other messages.
+/// Returns the artifact that a message of the published specification references as its input: by
+/// file name, in `invoked_with_artifacts`, next to a text. `None` for other messages.
 fn named_artifact(params: &SendMessageRequest) -> Option<Result<ArtifactRef, String>> {
     if params.message.parts.iter().any(|part| part_data(part).is_some()) {
         return None;

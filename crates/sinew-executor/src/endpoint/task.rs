@@ -22,7 +22,7 @@ use sinew_shard::reply::{Ending, result_content, result_name};
 /// Member of a task's metadata with the dialect's own result object.
 const NATIVE_RESULT: &str = "native_result";
 
-/// Whether nothing goes on but that a person is waited for.
+/// Returns whether the execution only waits for a person.
 pub(super) fn asks(folded: &Execution) -> bool {
     let state = folded.state();
     !state.ended && execution_status(state, &waiting(state)) == ExecutionStatus::Waiting
@@ -32,13 +32,13 @@ pub(super) fn session(meta: &ExecutionMeta) -> &str {
     if meta.session.is_empty() { meta.execution.as_str() } else { &meta.session }
 }
 
-/// A moment as A2A writes it.
+/// Formats a time for A2A.
 pub(super) fn moment(at: u64) -> String {
     format_timestamp(i64::try_from(at).unwrap_or(i64::MAX))
 }
 
 impl WorkflowEndpoints {
-    /// The task as it is now.
+    /// Returns the current task.
     pub(super) async fn task(&self, known: &KnownExecution) -> Result<Task, A2aError> {
         let mut task = if known.folded.state().ended { self.ended(known).await? } else { open(known) };
         task.status.timestamp = Some(moment(known.folded.state().at));
@@ -58,7 +58,7 @@ impl WorkflowEndpoints {
         let (app, user, id) =
             (meta.workflow.as_str(), meta.caller.as_str(), workflow_task_id(execution, &meta.workflow));
         let place = ArtifactOwner { app, user, execution, task: &id };
-        // The same bytes have the same key, whoever stores them and how often.
+        // Equal bytes have equal keys, independent of the process that stores them.
         let stored = self.shared.artifacts.put(&place, name, 0, "application/json", bytes).await;
         let stored = stored.map_err(|error| broker(&error))?;
         let inside = Content::of(&stored.part).unwrap_or(Content::Data(content));
@@ -88,7 +88,7 @@ impl WorkflowEndpoints {
     }
 }
 
-/// The task of an execution that goes on.
+/// Returns the task of an open execution.
 fn open(known: &KnownExecution) -> Task {
     let (meta, state) = (&known.record.meta, known.folded.state());
     let waits = waiting(state);
@@ -122,7 +122,7 @@ fn open(known: &KnownExecution) -> Task {
     task
 }
 
-/// Tells the dialect's own result object, if it is small.
+/// Adds the dialect's own result object if it is small.
 fn add_native_result(task: &mut Task, folded: &Execution) {
     let native = folded.native_result();
     let small = serde_json::to_vec(&native).is_ok_and(|bytes| bytes.len() <= INLINE_LIMIT);
@@ -131,7 +131,7 @@ fn add_native_result(task: &mut Task, folded: &Execution) {
     }
 }
 
-/// A message of the workflow about its task.
+/// Returns a message of the workflow about its task.
 pub(super) fn said(meta: &ExecutionMeta, id: &str, part: Part) -> Message {
     let message = Message::agent(id, vec![part]).with_task_id(meta.execution.as_str());
     message.with_context_id(session(meta))

@@ -29,24 +29,24 @@ use crate::large_input::workflow_task_id;
 use sinew_runtime::Execution;
 use sinew_shard::reply::result_content;
 
-/// How long a story is told to whoever may still listen; asking again prolongs it.
+/// How long events are published for possible subscribers; a new subscription prolongs it.
 const TOLD_FOR: Duration = Duration::from_mins(10);
-/// The most stories that one executor tells at once.
+/// Maximum number of executions whose events one executor publishes.
 const MOST_TOLD: usize = 1_024;
-/// Events that come together are told together.
+/// Interval for batching events.
 const GATHER: Duration = Duration::from_millis(20);
-/// The record is asked for without an event, in case one was lost.
+/// Interval for reading the record without an event, in case one was lost.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// One event of the story before it is worded.
+/// An event before it is encoded.
 enum TaskUpdate {
     /// An event of the execution.
     Event(Box<MeshMessage>),
-    /// A person is asked.
+    /// The execution asks a person.
     Asked(String),
-    /// A callee does not wait for a person any more.
+    /// A callee no longer waits for a person.
     Continued,
-    /// The result, small enough for a stream.
+    /// The result, if it fits into an event.
     Result,
     /// The end.
     End,
@@ -57,14 +57,14 @@ pub fn count_task_events(folded: &Execution) -> u64 {
     length(folded)
 }
 
-/// How many events the story has so far.
+/// Returns the number of events so far.
 pub(super) fn length(folded: &Execution) -> u64 {
     let mut length = 0;
     folded.replay(|ctx, fact| length += tell(ctx, folded.id(), fact).len() as u64);
     length
 }
 
-/// The events of one fact.
+/// Returns the events of one fact.
 fn tell(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<TaskUpdate> {
     match fact {
         Fact::Awaited { wait, .. } => vec![TaskUpdate::Asked(wait.prompt.clone())],
@@ -83,19 +83,19 @@ fn tell(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<T
     }
 }
 
-/// One numbered event of an execution, as a subscriber of its A2A task hears it.
+/// A numbered event of an execution, as published to subscribers of its A2A task.
 #[derive(Clone, Debug)]
 pub struct TaskEvent {
     /// Number of the event in its task, from 1.
     pub seq: u64,
-    /// Word of the terminal state, on the last event of an ended task.
+    /// Name of the terminal state, on the last event of an ended task.
     pub end: Option<&'static str>,
     /// JSON of a `StreamResponse`, at most 64 KiB.
     pub body: Bytes,
 }
 
-/// Returns the events of an execution after this number. `task` is the execution's task as it is now. The numbers follow
-/// from the facts alone, so each reader of the record gets the same events.
+/// Returns the events of an execution after this number. `task` is the execution's current task.
+/// The numbers are derived from the facts alone, so all readers of the record get the same events.
 pub fn task_events(
     meta: &ExecutionMeta,
     folded: &Execution,
@@ -110,7 +110,7 @@ pub fn task_events(
     let mut ends = ends.filter(|fact| matches!(fact, Fact::Ended)).count();
     folded.replay(|ctx, fact| {
         let told = tell(ctx, folded.id(), fact);
-        // An end that an operator undid is none any more; its numbers stay.
+        // Retrying an execution removes its end event; event numbers are not reused.
         let last = matches!(fact, Fact::Ended) && {
             ends -= 1;
             ends == 0 && ended
@@ -165,7 +165,7 @@ fn line(
         let body = serde_json::to_vec(event).unwrap_or_default();
         (body.len() <= LARGEST_STATUS).then(|| Bytes::from(body))
     };
-    // Output that is too large for a stream stands in the task; its number must not be missing.
+    // Output that is too large for an event is in the task; its number must still be used.
     let state = last.filter(|_| end.is_some()).map_or(TaskState::Working, |task| task.status.state);
     let body = small(&event).or_else(|| small(&status(state, None))).unwrap_or_default();
     TaskEvent { seq, end, body }
@@ -190,7 +190,7 @@ const fn word(state: TaskState) -> &'static str {
 }
 
 impl WorkflowEndpoints {
-    /// The stream's first event; the others follow on the task's progress.
+    /// Returns the first event of the stream; the others are published as the task's progress.
     pub(super) async fn stream(self: &Arc<Self>, workflow: &str, known: KnownExecution) -> A2aOutcome {
         let task = self.task(&known).await?;
         let seq = length(&known.folded);
@@ -220,13 +220,14 @@ impl WorkflowEndpoints {
         Ok(A2aAnswer::of_task(&task).with_seq(seq))
     }
 
-    /// Tells what happens after this number, until the end or until nobody is believed to listen.
+    /// Publishes the events after this number, until the end or until subscribers are no longer
+    /// assumed.
     async fn narrate(&self, workflow: &str, execution: &ExecutionId, mut seq: u64) {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
         let mesh = &self.shared.mesh;
         let mut events = match mesh.events().follow(&filter, EventStart::Now).await {
             Ok(events) => events,
-            // Listeners ask again after a silence.
+            // Subscribers subscribe again if they receive nothing.
             Err(error) => return debug!(%execution, %error, "cannot follow the events of an execution"),
         };
         let task_id = workflow_task_id(execution, workflow);
@@ -254,7 +255,8 @@ impl WorkflowEndpoints {
                     }
                 }
             }
-            // A record costs as much as the execution is long: the longer, the less often.
+            // Reading a record costs as much as the execution is long, so long ones are read less
+            // often.
             let rest = GATHER.max(began.elapsed() * 4);
             tokio::select! {
                 () = self.stop.cancelled() => return,

@@ -19,15 +19,15 @@ use sinew_protocol::{ExecutionId, Fault, code};
 
 use super::label_names::{AGENT_NAMES, WORKFLOW_NAMES};
 
-/// Agents say what they used; more than this at once is nothing they could have.
+/// Maximum plausible number of tokens in one report of an agent.
 const MOST_TOKENS: u64 = 100_000_000;
-/// Where agents report tokens: how the report is called in different places.
+/// Names of token counts in the reports of agents.
 const TOKENS: [(&str, [&str; 3]); 2] = [
     ("input", ["input_tokens", "prompt_tokens", "input"]),
     ("output", ["output_tokens", "completion_tokens", "output"]),
 ];
 
-/// Sets counters of codes that alerts wait for to 0: a counter that comes into being with its first value has no increase.
+/// Sets the counters of alerts to 0: a counter that first appears with a value shows no increase.
 pub(crate) fn start_counters() {
     let quarantined = [
         code::MESSAGE_MEANINGLESS,
@@ -53,7 +53,7 @@ pub(crate) fn start_counters() {
     }
 }
 
-/// Returns the word for the end of an execution in labels: the one that people read everywhere.
+/// Returns the label of an execution's outcome, as displayed everywhere else.
 pub(crate) const fn status_label(status: TerminalStatus) -> &'static str {
     match status {
         TerminalStatus::Success => "succeeded",
@@ -62,7 +62,7 @@ pub(crate) const fn status_label(status: TerminalStatus) -> &'static str {
     }
 }
 
-/// Measures one stored fact.
+/// Updates metrics for one stored fact.
 pub(crate) fn measure(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time, fact: &Fact) {
     match fact {
         Fact::Replied { act, attempt, result, usage, worked_ms, .. } => {
@@ -97,7 +97,7 @@ pub(crate) fn measure(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time,
     }
 }
 
-/// Logs a task whose agent failed. Not the fault's message: it may quote the task.
+/// Logs a failed task without its fault's message, which may quote the task.
 fn log_failed_task(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, act: ActivationId, fault: &Fault) {
     let Some(ask) = ctx.state.act(act).last_task().filter(|ask| !ask.is_evaluation()) else { return };
     let (agent, code) = (ask.target.name(), known(fault));
@@ -106,7 +106,7 @@ fn log_failed_task(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, act: Activati
     log_limited!(20, info, %execution, workflow, agent, code, reason, "task failed");
 }
 
-/// Logs an execution that ended by a failure.
+/// Logs a failed execution.
 fn log_failed_execution(state: &ExecutionState, meta: &ExecutionMeta) {
     let fault = state.outcome.as_ref().and_then(|outcome| outcome.fault.as_ref());
     let is_failure = state.outcome.as_ref().is_some_and(|outcome| outcome.status == TerminalStatus::Failure);
@@ -119,7 +119,7 @@ fn log_failed_execution(state: &ExecutionState, meta: &ExecutionMeta) {
     log_limited!(20, info, %execution, workflow, code, reason, "execution failed");
 }
 
-/// Attempts of agents, by agent. All outcomes of an agent are there from its first one on.
+/// Counts attempts of agents, by agent. The first attempt initializes all outcomes of its agent.
 fn agent_attempt(ctx: &AdapterContext<'_>, act: ActivationId, outcome: &'static str) {
     let Some(ask) = ctx.state.act(act).last_task().filter(|ask| !ask.is_evaluation()) else { return };
     let (agent, is_first) = AGENT_NAMES.count(ask.target.name());
@@ -135,7 +135,7 @@ fn agent_attempt(ctx: &AdapterContext<'_>, act: ActivationId, outcome: &'static 
     count(outcome, 1);
 }
 
-/// Time of a task in queues, and of the work on it, where its agent reports that.
+/// Records the time of a task in queues and in progress, if its agent reports it.
 fn task_times(
     ctx: &AdapterContext<'_>,
     (act, attempt): (ActivationId, u32),
@@ -154,7 +154,7 @@ fn task_times(
     metrics::histogram!("sinew_task_start_to_close_seconds", "agent" => agent).record(seconds(0, worked));
 }
 
-/// Ends of executions, by workflow. All statuses of a workflow are there from its first end on.
+/// Counts ends of executions, by workflow. The first end initializes all statuses of its workflow.
 fn workflow_execution(workflow: &str, status: &'static str) {
     let (workflow, is_first) = WORKFLOW_NAMES.count(workflow);
     let count = |status: &'static str, by: u64| {
@@ -169,7 +169,8 @@ fn workflow_execution(workflow: &str, status: &'static str) {
     count(status, 1);
 }
 
-/// Where an agent reports the tokens it used: beside its answer, or in it as older runners do.
+/// Returns the token usage that an agent reports: next to its answer, or inside it for older
+/// runners.
 fn reported_usage(reply: &TaskReply) -> &Value {
     let is_told = reply.usage.as_object().is_some_and(|usage| !usage.is_empty());
     let inside = [&*reply.output, reply.output.get("result").unwrap_or(&Value::Null)];
@@ -177,7 +178,7 @@ fn reported_usage(reply: &TaskReply) -> &Value {
     if is_told { &reply.usage } else { older.find_map(|usage| usage).unwrap_or(&reply.usage) }
 }
 
-/// Counts the conversion functions that an evaluation called: those of the connections of a dialect that has them.
+/// Counts the conversion functions that an evaluation called.
 fn conversions(ctx: &AdapterContext<'_>, act: ActivationId, result: &Result<Arc<TaskReply>, Fault>) {
     let evaluation = ctx.state.act(act).ask.as_ref().is_some_and(|ask| ask.is_evaluation());
     if let (true, "agentteam", Ok(reply)) = (evaluation, ctx.plan().dialect.as_str(), result) {
@@ -186,17 +187,18 @@ fn conversions(ctx: &AdapterContext<'_>, act: ActivationId, result: &Result<Arc<
     }
 }
 
-/// Whether somebody collects spans here.
+/// Returns whether spans are collected here.
 pub(crate) fn collects_spans() -> bool {
     tracing::event_enabled!(target: "sinew::span", tracing::Level::DEBUG)
 }
 
-/// The trace that a task belongs to: its activation's span if spans are collected here, else the client's.
+/// Returns the trace of a task: its activation's span if spans are collected here, else the
+/// client's.
 pub(crate) fn task_trace(meta: &ExecutionMeta, act: ActivationId) -> Option<String> {
     if collects_spans() { trace(meta, act) } else { meta.traceparent.clone() }
 }
 
-/// The trace that messages about one activation belong to; the execution's when there is none of its own to be had.
+/// Returns the trace of messages about one activation; the execution's if the activation has none.
 fn trace(meta: &ExecutionMeta, act: ActivationId) -> Option<String> {
     let parent: TraceParent = meta.traceparent.as_ref()?.parse().ok()?;
     let span = span(&meta.execution, &format!("activation {act}"));
@@ -212,7 +214,7 @@ fn activation(
     fault: Option<&Fault>,
 ) {
     let one: &Activation = ctx.state.act(act);
-    // An activation that never began took no time and did no work.
+    // An activation that never started took no time and did no work.
     let Some(began) = one.began_at else { return };
     let ended = one.ended_at.unwrap_or(now).max(began);
     let node = ctx.graph.plan().node(one.node);
@@ -266,13 +268,13 @@ fn execution(state: &ExecutionState, meta: &ExecutionMeta, now: Time) {
     );
 }
 
-/// The execution's own span: the parent of its activations' spans.
+/// Returns the span of the execution: the parent of its activations' spans.
 fn parent(meta: &ExecutionMeta, state: &ExecutionState) -> Option<TraceParent> {
     let client: TraceParent = meta.traceparent.as_ref()?.parse().ok()?;
     Some(TraceParent { span: span(&meta.execution, &turn(state)), ..client })
 }
 
-/// An execution that was reopened ends more than once; each time is a span.
+/// A retried execution ends more than once; each time is a span.
 fn turn(state: &ExecutionState) -> String {
     format!("execution {}", state.reopened)
 }
@@ -287,7 +289,7 @@ fn hex(span: [u8; 8]) -> String {
     format!("{:016x}", u64::from_be_bytes(span))
 }
 
-/// The fault's code, if it is one of ours: codes that agents make up would be labels without number.
+/// Returns the fault's code if it is one of ours: agents' own codes would create unlimited labels.
 fn known(fault: &Fault) -> String {
     if code::page(&fault.code).is_some() { fault.code.to_string() } else { "other".to_owned() }
 }
@@ -305,7 +307,7 @@ fn seconds(from: Time, to: Time) -> f64 {
     to.saturating_sub(from) as f64 / 1000.0
 }
 
-/// Returns the kind of a node: one of few words, whatever the dialect calls it.
+/// Returns the kind of a node from a fixed set, independent of its name in the dialect.
 const fn word(op: &NodeOperation) -> &'static str {
     match op {
         NodeOperation::Source => "source",
@@ -423,7 +425,7 @@ mod metric_tests {
         }
     }
 
-    /// An agent that reports its tokens as older runners do.
+    /// An agent that reports its tokens like older runners.
     struct LegacyAgent;
 
     impl Stub for LegacyAgent {
@@ -472,7 +474,7 @@ mod metric_tests {
         let counts = recorder.0.lock().unwrap();
         let count = |name: &str| counts.get(name).copied().unwrap_or_default();
         assert_eq!((count("sinew_conversions_total"), count("sinew_conversions_failed_total")), (2, 1));
-        // The Slack action needs a message that the failed conversion did not bring.
+        // The Slack action needs a message that the failed conversion did not provide.
         assert_eq!(count("sinew_schema_violations_total"), 1);
         assert_eq!(count("sinew_tokens_total"), 14);
     }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// Time between a commit and the new values.
 const GAUGE_DELAY: Duration = Duration::from_secs(1);
 
-/// Gauges of one shard. They say zero once the shard is another owner's.
+/// Gauges of one shard, reset to zero when another owner takes the shard over.
 pub(crate) struct ExecutionGauges {
     shard: String,
     due: Option<Instant>,
@@ -23,17 +23,17 @@ impl ExecutionGauges {
         gauges
     }
 
-    /// Notes that the values may be others now.
+    /// Schedules an update after a commit.
     pub(crate) fn note_commit(&mut self) {
         self.due.get_or_insert_with(|| Instant::now() + GAUGE_DELAY);
     }
 
-    /// When the values are to be told; `None` while they are right.
+    /// Returns when to update the values; `None` if they are current.
     pub(crate) const fn next_due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Tells the values if it is time.
+    /// Updates the values if due.
     pub(crate) fn tell(&mut self, state: &ShardState) {
         if self.due.take_if(|due| *due <= Instant::now()).is_some() {
             self.set(state.open_count(), state.waiting_count());

@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Names that a process keeps for one label.
+/// Maximum number of names for one label.
 const MAX_LABEL_NAMES: usize = 200;
-/// Bytes of a name that is a label.
+/// Maximum length of a name, in bytes.
 const MAX_LABEL_BYTES: usize = 100;
 /// The label of all other names.
 const OTHER_NAME: &str = "other";
 
-/// Names of one label, and whether each was counted.
+/// Names of one label, and whether each one was counted.
 #[derive(Debug, Default)]
 pub(crate) struct LabelNames(Mutex<HashMap<String, bool>>);
 
@@ -21,13 +21,13 @@ pub(crate) static WORKFLOW_NAMES: LazyLock<LabelNames> = LazyLock::new(LabelName
 pub(crate) static AGENT_NAMES: LazyLock<LabelNames> = LazyLock::new(LabelNames::default);
 
 impl LabelNames {
-    /// Returns the name if it is one of those that are kept; else `other`.
+    /// Returns the name if it is a known label; else `other`.
     pub(crate) fn label(&self, name: &str) -> String {
         self.find(name, false).0
     }
 
-    /// Returns the label of a name that is counted, and true for the first count of a name: counters of all its outcomes begin
-    /// then.
+    /// Returns the label for a counter, and true for its first use: counters of all its outcomes
+    /// are initialized then.
     pub(crate) fn count(&self, name: &str) -> (String, bool) {
         self.find(name, true)
     }

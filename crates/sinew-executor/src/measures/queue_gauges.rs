@@ -11,14 +11,14 @@ use tracing::{debug, warn};
 
 use super::label_names::AGENT_NAMES;
 
-/// The shard whose owner tells the lengths, so that one executor of a mesh does.
+/// Shard whose owner reports the lengths, so that only one executor of a mesh does.
 pub(crate) const TELLING_SHARD: u32 = 0;
-/// Time between two questions to the server.
+/// Time between two queries to the server.
 const QUEUE_INTERVAL: Duration = Duration::from_secs(5);
-/// Queues that are looked at: four pages of an answer.
+/// Maximum number of queues: four pages of a reply.
 const MAX_QUEUES: usize = 1_024;
 
-/// Tells the lengths of all queues until the handle is dropped.
+/// Reports the lengths of all queues until the handle is dropped.
 pub(crate) fn tell_queue_lengths(mesh: Mesh) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
         let mut told = ReportedQueues::default();
@@ -45,7 +45,7 @@ pub(crate) fn tell_queue_lengths(mesh: Mesh) -> AbortOnDropHandle<()> {
     }))
 }
 
-/// Labels that have a value. They say zero once another executor tells them.
+/// Labels that have a value; reset to zero when another executor reports them.
 #[derive(Debug, Default)]
 struct ReportedQueues(BTreeSet<String>);
 
@@ -55,7 +55,7 @@ impl ReportedQueues {
         for (agent, queued) in lengths {
             *by_label.entry(AGENT_NAMES.label(&agent)).or_default() += queued;
         }
-        // A queue that was deleted has no tasks.
+        // A deleted queue has no tasks.
         for gone in self.0.iter().filter(|label| !by_label.contains_key(*label)) {
             set_gauge(gone, 0);
         }

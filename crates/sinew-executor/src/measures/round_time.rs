@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use tracing::debug;
 
-/// Rounds that take longer are told.
+/// Duration from which a round is logged.
 const SLOW_ROUND: Duration = Duration::from_millis(20);
 
-/// Stop-watch of one round.
+/// Stopwatch of one round.
 pub(crate) struct RoundTime {
     began: Instant,
     lap: Instant,
@@ -27,12 +27,12 @@ impl RoundTime {
         self.lap = now;
     }
 
-    /// Time since the round began.
+    /// Returns the time since the round started.
     pub(crate) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Tells of a slow round: how many messages it had, and bytes of its commit.
+    /// Logs a slow round with its number of messages and the bytes of its commit.
     pub(crate) fn tell(&self, shard: u32, messages: usize, bytes: usize) {
         if self.elapsed() > SLOW_ROUND {
             let parts: Vec<_> = self.parts.iter().map(|(name, took)| format!("{name} {took:.1?}")).collect();

@@ -13,22 +13,22 @@ use tokio::sync::{Mutex, OnceCell};
 use tokio::time::Instant;
 use tracing::debug;
 
-/// Age up to which an answer about a queue is used again.
+/// Time for which the state of a queue is cached.
 const VIEW_AGE: Duration = Duration::from_secs(1);
 
-/// Queues that are known to exist, each with the place of the last task that it had given out when it was made or found.
+/// Existing queues, each with the position of its last delivered task when it was created or found.
 #[derive(Default)]
 pub(super) struct KnownQueues(DashMap<String, Arc<OnceCell<u64>>>);
 
 impl KnownQueues {
-    /// Makes sure that an agent's queue exists, once: agents may not make their own. Where that fails, the next task tries
-    /// again, and what is stored meanwhile is in the stream all the same.
+    /// Creates an agent's queue if it is missing, once: agents may lack the right. If that fails,
+    /// the next task retries; meanwhile, tasks are stored in the stream all the same.
     pub(super) async fn ensure(&self, mesh: &Mesh, agent: &str) {
         if self.has(agent) {
             return;
         }
         let queue = Arc::clone(&self.0.entry(agent.to_owned()).or_default());
-        // Others that come meanwhile wait for the same answer.
+        // Concurrent callers wait for the same reply.
         let made = queue.get_or_try_init(|| async { mesh.tasks().make_queue(&Token::of(agent)).await }).await;
         if let Err(error) = made {
             debug!(agent, %error, "cannot create the agent's queue");
@@ -40,38 +40,40 @@ impl KnownQueues {
         self.0.get(agent).is_some_and(|queue| queue.initialized())
     }
 
-    /// Returns whether the queue of an agent passes over what was stored at a place, because it was further before: its stream
-    /// lost its end with the power of a cluster. nats-server sets back a consumer that has no copies, and no other.
+    /// Returns whether an agent's queue skips a stored position because it was already further: the
+    /// stream lost its end when the cluster lost power. nats-server only rewinds consumers without
+    /// replicas.
     pub(super) fn passes_over(&self, agent: &str, place: u64) -> bool {
         let given_out = self.0.get(agent).and_then(|queue| queue.get().copied());
         given_out.is_some_and(|given_out| place <= given_out)
     }
 
-    /// Forgets all queues: the server or its stream may have lost them.
+    /// Drops all queues: the server or its stream may have lost them.
     pub(super) fn clear(&self) {
         self.0.clear();
     }
 }
 
-/// How far the queues of agents are, as far as somebody asked a moment ago.
+/// Cached state of agents' queues.
 #[derive(Default)]
 pub(super) struct QueueViews(Mutex<HashMap<Token, QueueView>>);
 
-/// A queue at one moment; no progress if there is no queue.
+/// Cached state of a queue; without progress if it does not exist.
 struct QueueView {
     seen: Instant,
     progress: Option<QueueProgress>,
 }
 
 impl QueueViews {
-    /// Returns whether the task that is stored at a place of an agent's queue is over. A view that is a little old takes it
-    /// for waiting too long, and for over only if it was, or if a server lost its end meanwhile: the next look knows better.
+    /// Returns whether the task at a position of an agent's queue is done. A stale cache may report
+    /// a done task as pending, but a pending one as done only if a server lost its end in the
+    /// meantime; the next check corrects that.
     pub(super) async fn is_over(&self, mesh: &Mesh, agent: &Token, place: u64) -> Result<bool, MeshError> {
         let progress = self.progress(mesh, agent).await?;
         Ok(progress.is_some_and(|progress| progress.is_acknowledged(place)))
     }
 
-    /// Returns whether a process was given the task that is stored at a place of an agent's queue.
+    /// Returns whether the task at a position of an agent's queue was delivered to a process.
     pub(super) async fn is_given_out(
         &self,
         mesh: &Mesh,
@@ -82,9 +84,9 @@ impl QueueViews {
         Ok(progress.is_some_and(|progress| progress.is_given_out(place)))
     }
 
-    /// Returns how far the queue of an agent is, or was a moment ago.
+    /// Returns the progress of an agent's queue, possibly cached.
     async fn progress(&self, mesh: &Mesh, agent: &Token) -> Result<Option<QueueProgress>, MeshError> {
-        // Held while the server is asked, so that others wait for the same answer.
+        // Locked during the query, so that concurrent callers wait for the same reply.
         let mut views = self.0.lock().await;
         let progress = match views.get(agent) {
             Some(view) if view.seen.elapsed() < VIEW_AGE => view.progress,

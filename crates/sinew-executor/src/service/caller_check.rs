@@ -23,34 +23,34 @@ use tracing::{debug, info};
 use super::intake::Handle;
 use super::{Shared, lost_results, withdrawal};
 
-/// The longest time between two checks of one execution: its caller may wait for a person for weeks.
+/// Longest time between two checks of one execution: its caller may wait for a person for weeks.
 const MAX_INTERVAL: Duration = Duration::from_mins(10);
-/// Checks that this process makes at the same time.
+/// Concurrent checks of this process.
 static CHECKS: Semaphore = Semaphore::const_new(16);
 
 /// The checks of one shard.
 pub(super) struct CallerCheck {
     interval: Duration,
     next: Instant,
-    /// When an execution is checked next, and the time until the check after that.
+    /// When an execution is checked next, and the interval after that.
     due: HashMap<ExecutionId, (Instant, Duration)>,
-    /// End with the shard.
+    /// Checks in progress, aborted with the shard.
     checks: JoinSet<()>,
 }
 
 impl CallerCheck {
-    /// Checks of a shard that was just opened.
+    /// Creates the checks of a shard that was just opened.
     pub(super) fn new(interval: Duration) -> Self {
         let next = Instant::now() + interval;
         Self { interval, next, due: HashMap::new(), checks: JoinSet::new() }
     }
 
-    /// When to poll again.
+    /// Returns when to poll again.
     pub(super) const fn next_due(&self) -> Instant {
         self.next
     }
 
-    /// Begins the checks for which it is time.
+    /// Starts the checks that are due.
     pub(super) fn poll(&mut self, shared: &Handle, state: &ShardState) {
         let now = Instant::now();
         if now < self.next {
@@ -89,12 +89,12 @@ async fn check(shared: Handle, execution: ExecutionId, calling: CallingRef) {
     }
 }
 
-/// Returns true if the activation of a task has certainly failed or was cancelled.
+/// Returns true if the activation of a task is known to have failed or been cancelled.
 async fn has_failed(shared: &Shared, calling: &CallingRef) -> Result<bool, Fault> {
     let shard = calling.execution.shard(shared.shards);
     match shared.mesh.services().ask_shard(shard, &Query::HasTaskFailed(calling.clone())).await? {
         Answer::HasTaskFailed(has_failed) => Ok(has_failed),
-        // An execution leaves its shard when the history has it.
+        // An execution leaves its shard when the history contains it.
         Answer::Error(QueryError::NotFound) => {
             let Some(closed) = lost_results::read_closed(shared, &calling.execution).await? else {
                 return Ok(false);
@@ -108,7 +108,7 @@ async fn has_failed(shared: &Shared, calling: &CallingRef) -> Result<bool, Fault
                 sinew_shard::has_failed(state, act) && (1..=one.attempt).any(|attempt| is_task(act, attempt))
             }))
         }
-        // Owners of older versions cannot read the question.
+        // Owners of older versions cannot parse this query.
         _ => Ok(false),
     }
 }

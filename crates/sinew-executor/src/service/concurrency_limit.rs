@@ -6,40 +6,40 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Fewer calls than this are never held back: a refusal may be due to what others asked of the agent.
+/// Minimum limit: a refusal may be caused by other callers of the agent.
 const FEWEST: usize = 64;
-/// After so many calls have ended, one more is tried.
+/// Number of completions that raise the limit by one.
 const MORE_AFTER: usize = 32;
 
-/// The way to one agent.
+/// Concurrency limit of one agent.
 pub(super) struct ConcurrencyLimit {
     places: Arc<Semaphore>,
     width: Mutex<Width>,
 }
 
 struct Width {
-    /// Places in all, taken and free.
+    /// Current limit; effectively unlimited before the first refusal.
     places: usize,
-    /// Calls that ended since there was one place more.
+    /// Completions since the limit was last raised.
     ended: usize,
 }
 
-/// A place in the gate; given back when it is dropped.
+/// A slot of the limit, released on drop.
 pub(super) struct Permit(OwnedSemaphorePermit);
 
 impl ConcurrencyLimit {
-    /// A gate that is open.
+    /// Creates an unlimited limit.
     pub(super) fn new() -> Self {
         let places = Semaphore::MAX_PERMITS;
         Self { places: Arc::new(Semaphore::new(places)), width: Mutex::new(Width { places, ended: 0 }) }
     }
 
-    /// Waits in line for a place; none when the gate is gone.
+    /// Waits in order for a slot; `None` once the limit is dropped.
     pub(super) async fn enter(&self) -> Option<Permit> {
         Arc::clone(&self.places).acquire_owned().await.ok().map(Permit)
     }
 
-    /// The agent took the call, and it has ended.
+    /// Releases the slot of an accepted call that has ended.
     pub(super) fn ended(&self, place: Permit) {
         drop(place);
         let Ok(mut width) = self.width.lock() else { return };
@@ -53,7 +53,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// The agent had no room for the call: there are no more places than those that others have.
+    /// Drops the slot of a refused call, and lowers the limit to the slots of other calls.
     pub(super) fn refused(&self, place: Permit) {
         let Ok(mut width) = self.width.lock() else { return };
         width.places -= self.places.forget_permits(Semaphore::MAX_PERMITS);
@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// As many as can enter now.
+    /// Acquires the slots that are available now.
     fn enter(limit: &ConcurrencyLimit, most: usize) -> Vec<Permit> {
         std::iter::from_fn(|| limit.enter().now_or_never()).map(Option::unwrap).take(most).collect()
     }

@@ -26,19 +26,19 @@ use super::node_calls::LATE_USAGE_TIMEOUT;
 use super::outbox::{insist, report};
 use sinew_shard::{Call, PendingInput, ShardInput, of_task};
 
-/// The agent's door answered with something else than a task.
+/// The agent's endpoint replied with something other than a task.
 pub(super) const NO_TASK: &str = code::DIRECT_CALL_WITHOUT_RESULT.as_str();
-/// The agent has no room for another task; see the agents' own code of that number.
+/// The agent has no capacity for another task; agents use the same code.
 pub(super) const NO_ROOM: &str = code::AGENT_BUSY.as_str();
-/// How long a silent agent is believed to be working before it is asked again, doubled from the first to the second. An
-/// agent that works on the task already answers once it has ended.
+/// Interval for repeating an unanswered call, doubled from the first to the second value. An agent
+/// that already works on the task replies once it has ended.
 pub(super) const REPEAT_INTERVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15));
-/// The shortest wait after a refusal.
+/// Shortest wait after a refusal.
 pub(super) const SOONEST: Duration = Duration::from_millis(100);
-/// Between looks for an agent that is not there.
+/// Pause between checks for an offline agent.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Asks until there is an answer. The engine's own deadline ends this from outside.
+/// Calls until there is a reply. The engine's deadline cancels this from outside.
 pub(super) async fn call(
     shared: Handle,
     call: Call,
@@ -47,7 +47,7 @@ pub(super) async fn call(
 ) -> TaskId {
     let agent = call.ask.target.name().to_owned();
     let limit = shared.limit(&agent);
-    // Kept while the agent is asked again about what it works on already.
+    // Held while the agent is called again for a task in progress.
     let mut place = None;
     let mut failures = 0;
     let mut is_repeated = false;
@@ -84,7 +84,7 @@ pub(super) async fn call(
                     }
                     tokio::time::sleep(SOONEST).await;
                 }
-                // The replica shuts down; another one may take the task, under the same id.
+                // The replica shuts down; another one may accept the task under the same id.
                 Err(fault) if fault.retryable => {
                     debug!(%agent, %fault, "the agent refused the task temporarily");
                     let wait = fault.retry_after_ms.map_or(LOOK_AGAIN, Duration::from_millis);
@@ -96,7 +96,7 @@ pub(super) async fn call(
                 debug!(%agent, "no process of the agent responds; its task waits");
                 let _ = tokio::time::timeout(LOOK_AGAIN, shared.cards.clone().changed()).await;
             }
-            // The agent answered, and nobody can read it: the same question would get the same answer.
+            // The reply is malformed: a repeated call would get the same one.
             Err(error @ MeshError::Malformed { .. }) => break Err(Fault::error(NO_TASK, error.to_string())),
             // With an observer on all subjects, NATS does not report that there are no responders.
             Err(MeshError::NoAnswer { .. }) if shared.cards.get(&agent).is_none() => {
@@ -107,7 +107,7 @@ pub(super) async fn call(
                 debug!(%agent, %error, "asked again");
                 patience = (patience * 2).min(REPEAT_INTERVAL.1);
             }
-            // An agent whose answers break the connection is asked ever more rarely.
+            // If an agent's replies break the connection, call it ever less often.
             Err(error) => {
                 debug!(%agent, %error, "asked again");
                 tokio::time::sleep(retry_pause(failures)).await;
@@ -123,8 +123,8 @@ pub(super) async fn call(
     task
 }
 
-/// Waits until a cancelled task has ended at its agent, and stores its answer among the results of queued tasks if it
-/// reports usage.
+/// Waits until a cancelled task has ended at its agent, and stores its reply among the results of
+/// queued tasks if it reports usage.
 pub(super) async fn keep_usage(shared: Handle, call: Call) -> TaskId {
     let agent = call.ask.target.name();
     let subject = shared.result_subject(&call, &Token::of(agent));
@@ -155,7 +155,7 @@ pub(super) async fn keep_usage(shared: Handle, call: Call) -> TaskId {
     call.task
 }
 
-/// Returns the answer to a call as an input of its shard.
+/// Returns the reply to a call as an input of its shard.
 async fn input_of(shared: &Handle, call: Call, agent: Token, result: Result<NodeResult, Fault>) -> BackInput {
     match result {
         Ok(result) => {
@@ -166,7 +166,8 @@ async fn input_of(shared: &Handle, call: Call, agent: Token, result: Result<Node
     }
 }
 
-/// Wait before an agent is asked again whose answer did not come because the connection was lost; the first comes at once.
+/// Returns the wait before a call is repeated after a lost connection; the first repetition is
+/// immediate.
 pub(super) fn retry_pause(failures: u32) -> Duration {
     let doublings = failures.checked_sub(1);
     doublings.map_or(Duration::ZERO, |doublings| {
@@ -174,7 +175,7 @@ pub(super) fn retry_pause(failures: u32) -> Duration {
     })
 }
 
-/// The call as it is written: the message goes out as it is, without a tree of values in between.
+/// Borrowed form of a call: the message is serialized directly, without an intermediate value.
 #[derive(Serialize)]
 struct Sent<'a> {
     jsonrpc: &'static str,
@@ -183,7 +184,7 @@ struct Sent<'a> {
     params: &'a SendMessageRequest,
 }
 
-/// The usual answer, read straight into what it means.
+/// The usual reply, parsed directly into its type.
 #[derive(Deserialize)]
 struct Usual {
     result: Finished,

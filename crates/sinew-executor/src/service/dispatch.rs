@@ -8,7 +8,7 @@ use super::node_calls::NodeCalls;
 use super::outbox::Job;
 use super::store_publisher::StorePublisher;
 
-/// Sends one message of a stored commit; gives back what the outbox has to do.
+/// Sends one message of a stored commit; returns the job that remains for the outbox.
 pub(super) async fn send(
     shared: &Handle,
     calls: &mut NodeCalls,

@@ -12,13 +12,13 @@ use tracing::{debug, error};
 use super::Shared;
 use crate::measures::execution_facts;
 
-/// More than the headers of an event take, in bytes.
+/// Upper bound for the headers of an event, in bytes.
 const MAX_HEADER_BYTES: usize = 4 * 1024;
 
-/// Kind of the event that a callee waits for a person, or does not any more.
+/// Kind of the event that a callee starts or stops waiting for a person.
 const PERSON_WAIT_EVENT: &str = "person_wait";
 
-/// Measures facts.
+/// Updates metrics for facts.
 pub(super) struct FactMeter;
 
 impl FactObserver for FactMeter {
@@ -27,20 +27,21 @@ impl FactObserver for FactMeter {
     }
 }
 
-/// Counts a message that leaves.
+/// Counts a sent message.
 pub(super) fn count(outgoing: &Outgoing) {
     if let Outgoing::Task { .. } = outgoing {
         metrics::counter!("sinew_tasks_total").increment(1);
     }
 }
 
-/// Publishes reports, in their order.
+/// Publishes reports in order.
 pub(super) async fn publish(shared: &Shared, reports: Vec<ShardReport>) {
     if reports.is_empty() {
         return;
     }
     let mut writer = shared.mesh.events().writer();
-    // The server builds a map of the headers of each message with a trace, so it goes along only where spans are collected.
+    // A trace header costs the server a map of headers per message, so it is only added where spans
+    // are collected.
     let is_traced = execution_facts::collects_spans();
     let max_payload = shared.mesh.client().max_payload();
     for report in reports {
@@ -79,7 +80,7 @@ pub(super) async fn publish(shared: &Shared, reports: Vec<ShardReport>) {
     }
 }
 
-/// Logs and counts what an owner noticed.
+/// Logs and counts the notices of an owner.
 pub(super) fn tell(notices: Vec<ShardNotice>) {
     for notice in notices {
         match notice {
@@ -107,7 +108,8 @@ pub(super) fn tell(notices: Vec<ShardNotice>) {
     }
 }
 
-/// An event as it is sent. One that its values make too large tells what happened without them: the record has them.
+/// Returns the body of an event. If its values make it too large, they are omitted: the record
+/// contains them.
 fn body(shared: &Shared, max_payload: usize, mut message: MeshMessage) -> Bytes {
     let body = message.to_bytes(shared.vocabulary);
     if body.len() + MAX_HEADER_BYTES <= max_payload {

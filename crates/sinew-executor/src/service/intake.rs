@@ -23,10 +23,10 @@ use super::read_permits::{MAX_TURN_BYTES, SMALL_RECORD_BYTES};
 
 /// Attempts to quarantine a message before it is dropped; each takes up to half a minute.
 const MAX_QUARANTINE_ATTEMPTS: u32 = 3;
-/// Pause between tries to reach the broker.
+/// Pause between attempts to reach the broker.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The shared parts, so that a shard's futures own them.
+/// Shared state, owned by the futures of a shard.
 pub(super) type Handle = Arc<Shared>;
 
 /// Returns the stream of a message.
@@ -37,7 +37,7 @@ pub(super) fn stream_of(received: &ReceivedMessage) -> InputStream {
     }
 }
 
-/// Returns the piece of work that a message is about.
+/// Returns the work item of a message.
 pub(super) fn work_item(received: &ReceivedMessage) -> WorkItem {
     message_of(received, None).work_item()
 }
@@ -52,17 +52,17 @@ fn message_of<'a>(received: &'a ReceivedMessage, traceparent: Option<&'a str>) -
     }
 }
 
-/// An input that was completed beside the loop of its shard.
+/// An input that was completed outside the loop of its shard.
 pub(super) struct BackInput {
     pub(super) input: ShardInput,
-    /// Room for the stored value in the input; given back once the input is decided.
+    /// Memory permit for its stored value; released once the input is decided.
     pub(super) permit: Option<OwnedSemaphorePermit>,
-    /// A message in place of an input, read as those of the inbox are.
+    /// A message instead of an input, parsed like those of the inbox.
     pub(super) message: Option<Box<ReceivedMessage>>,
 }
 
 impl BackInput {
-    /// A stored result that the inbox may not give.
+    /// Creates an input from a stored result that the inbox may not deliver.
     pub(super) fn of_message(message: ReceivedMessage) -> Self {
         Self { message: Some(Box::new(message)), ..Self::from(ShardInput::Nothing) }
     }
@@ -77,14 +77,15 @@ impl From<ShardInput> for BackInput {
 /// The inputs of one turn.
 pub(super) struct TurnInputs<'a> {
     pub(super) inputs: Vec<ShardInput>,
-    /// How many of the messages are among them; the others are for the next turn.
+    /// Number of included messages; the others are left for the next turn.
     pub(super) read: usize,
-    /// Room for the stored values in the inputs; given back once they are decided.
+    /// Memory permit for the stored values; released once the inputs are decided.
     _permit: Option<SemaphorePermit<'a>>,
 }
 
-/// Makes inputs of messages and of starts by request. Waits until the broker can be asked for the records, plans and values
-/// that they name. Messages behind those whose stored values fill the memory of a turn are left for the next one.
+/// Converts messages and start requests to inputs. Waits until the broker returns the records,
+/// plans and values that they reference. Messages after the memory limit of a turn is reached are
+/// left for the next one.
 pub(super) async fn read_all<'a>(
     shared: &'a Shared,
     state: &ShardState,
@@ -117,7 +118,7 @@ pub(super) async fn read_all<'a>(
         }
         bytes += find_rest(shared, pending).await;
     }
-    // A message that is left is decoded again, so it is not set aside yet.
+    // A remaining message is decoded again, so it is not quarantined yet.
     reasons.truncate(read);
     let aside = messages.iter().zip(reasons).filter_map(|(received, reason)| Some((received, reason?)));
     join_all(aside.map(|(received, reason)| quarantine(shared, received, reason))).await;
@@ -125,7 +126,7 @@ pub(super) async fn read_all<'a>(
     TurnInputs { inputs: all.into_iter().map(PendingInput::finish).collect(), read, _permit: permit }
 }
 
-/// Reads a start by request; `None` if its caller has to store it as a command.
+/// Parses a start request; `None` if its caller has to store it as a command.
 pub(super) fn read_start(state: &ShardState, request: &StartRequest) -> Option<PendingInput> {
     let trace = request.trace.map(|trace| trace.to_string());
     let reply = request.reply.to_string();
@@ -137,7 +138,7 @@ fn read(state: &ShardState, note: &TakeoverNote, received: &ReceivedMessage) -> 
     state.decode_with_care(note, &message_of(received, trace.as_deref()))
 }
 
-/// Looks up what an answer names.
+/// Looks up what a result references.
 pub(super) async fn complete(shared: &Shared, mut pending: PendingInput) -> BackInput {
     find_named(shared, &mut pending).await;
     let permit = match pending.lookup() {
@@ -148,14 +149,14 @@ pub(super) async fn complete(shared: &Shared, mut pending: PendingInput) -> Back
     BackInput { input: pending.finish(), permit, message: None }
 }
 
-/// Looks up what a message names, as far as its stored value.
+/// Looks up what a message references, except its stored value.
 async fn find_named(shared: &Shared, pending: &mut PendingInput) {
     while let Some(lookup) = pending.lookup().filter(|lookup| !matches!(lookup, Lookup::Value(_))) {
         pending.supply(find(shared, lookup).await.0);
     }
 }
 
-/// Looks up all that a message names. Returns the bytes in memory of the stored values.
+/// Looks up everything that a message references. Returns the memory in bytes of the stored values.
 async fn find_rest(shared: &Shared, pending: &mut PendingInput) -> usize {
     let mut all_bytes = 0;
     while let Some(lookup) = pending.lookup() {
@@ -166,7 +167,7 @@ async fn find_rest(shared: &Shared, pending: &mut PendingInput) -> usize {
     all_bytes
 }
 
-/// Returns what is known here already.
+/// Returns data that is available locally.
 fn find_at_hand(shared: &Shared, lookup: &Lookup) -> Option<Found> {
     match lookup {
         Lookup::Program { workflow, version } => shared
@@ -178,12 +179,12 @@ fn find_at_hand(shared: &Shared, lookup: &Lookup) -> Option<Found> {
     }
 }
 
-/// Fault of work on another thread that panicked.
+/// Fault of a panic on another thread.
 pub(super) fn broke(work: &str, error: &tokio::task::JoinError) -> Fault {
     Fault::error(CODE_BROKE, format!("{work} failed: {error}")).with_retryable(false)
 }
 
-/// Looks up one thing. Returns the bytes in memory of a stored value too.
+/// Looks up one item. Returns the memory in bytes of a stored value, too.
 async fn find(shared: &Shared, lookup: Lookup) -> (Found, usize) {
     let found = match lookup {
         Lookup::Record(execution) => Found::Record(retry_transient(|| read_record(shared, &execution)).await),
@@ -206,8 +207,8 @@ async fn find(shared: &Shared, lookup: Lookup) -> (Found, usize) {
     (found, 0)
 }
 
-/// Reads the record of a closed execution. It may have hundreds of megabytes, and anybody may repeat a start: large ones
-/// are read one at a time, and other shards go on meanwhile.
+/// Reads the record of a closed execution. It may have hundreds of megabytes, and any caller may
+/// repeat a start: large records are read one at a time, while other shards continue.
 async fn read_record(
     shared: &Shared,
     execution: &ExecutionId,
@@ -228,7 +229,7 @@ async fn read_record(
     Ok(Some(decoded.map_err(|error| broke("reading a record", &error))??))
 }
 
-/// Tries again as long as the fault says that it helps: the message is stored, and nothing may be lost.
+/// Retries while the fault is retryable: the message is stored, and nothing may be lost.
 pub(super) async fn retry_transient<T, F: Future<Output = Result<T, Fault>>>(
     again: impl Fn() -> F,
 ) -> Result<T, Fault> {
@@ -243,10 +244,10 @@ pub(super) async fn retry_transient<T, F: Future<Output = Result<T, Fault>>>(
     }
 }
 
-/// Puts a message into the quarantine.
+/// Quarantines a message.
 async fn quarantine(shared: &Shared, received: &ReceivedMessage, reason: QuarantineReason) {
     let code = reason.code;
-    // Not the reason: it may quote the message. The quarantine has both.
+    // Without the reason, which may quote the message. The quarantine contains both.
     log_limited!(warn, subject = %received.name, seq = received.seq, code, "quarantined a message");
     metrics::counter!("sinew_quarantined_total", "code" => code).increment(1);
     let reason = format!("{code}: {}", reason.text);
@@ -258,7 +259,7 @@ async fn quarantine(shared: &Shared, received: &ReceivedMessage, reason: Quarant
         headers: received.headers.clone(),
         body: received.body.clone(),
     };
-    // If only the quarantine stores nothing, other executions must not wait for it.
+    // If only the quarantine is unavailable, other executions must not wait for it.
     for _ in 0..MAX_QUARANTINE_ATTEMPTS {
         match shared.mesh.quarantine().put_or_drop(suspect(), &reason).await {
             Ok(_) => return,

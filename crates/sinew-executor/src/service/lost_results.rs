@@ -24,18 +24,19 @@ use super::{Shared, direct, outbox};
 
 /// Operator code of a result that the broker has lost.
 const RESULT_LOST: &str = code::RESULT_LOST.as_str();
-/// Waits between two looks at a task, doubled from the first to the second.
+/// Interval of checks of a task, doubled from the first to the second value.
 const LOOK_INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
-/// Sub-workflows that this process looks at at once: a new owner may have thousands.
+/// Sub-workflows that this process checks concurrently: a new owner may have thousands.
 static LOOKS: Semaphore = Semaphore::const_new(16);
-/// Looks in a row that find no trace of a sub-workflow before it counts as lost: its start may be read at this moment.
+/// Consecutive checks without a trace before a sub-workflow counts as lost: its start may just be
+/// being read.
 const LOOKS_WITHOUT_TRACE: u32 = 3;
 
-/// A task of a stored message that is waited for.
+/// A pending task whose message is stored.
 pub(super) struct StoredTask {
     pub(super) call: Call,
     pub(super) meta: Arc<ExecutionMeta>,
-    /// Its place in the stream of tasks; `None` for the start of a workflow.
+    /// Its sequence number; `None` for the start of a workflow.
     pub(super) place: Option<u64>,
 }
 
@@ -43,24 +44,24 @@ pub(super) struct StoredTask {
 struct TaskPursuit {
     task: StoredTask,
     agent: Token,
-    /// Where its result is stored.
+    /// Subject of its result.
     result: Subject,
-    /// Looks in a row that found no trace of it.
+    /// Consecutive checks without a trace of it.
     without_trace: u32,
-    /// It was over at the last look, without a result.
+    /// Whether it was done at the last check, without a result.
     was_over: bool,
 }
 
-/// How the pursuit of a task ends.
+/// Outcome of a pursuit.
 enum PursuitEnd {
-    /// With this input.
+    /// This input.
     Input(BackInput),
-    /// The agent is asked again.
+    /// The task must be sent again.
     Ask,
 }
 
-/// Waits until the task has a result that the inbox gives, or gets one by another way. A task that an agent works on is
-/// looked at again and again.
+/// Waits until the inbox delivers the result of the task, or another source does. A task in
+/// progress is checked periodically.
 pub(super) async fn pursue(
     shared: Handle,
     task: StoredTask,
@@ -73,7 +74,8 @@ pub(super) async fn pursue(
     loop {
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(LOOK_INTERVAL.1);
-        // Looks and calls are large futures; boxed, they take no room in the thousands of tasks that sleep after a takeover.
+        // Boxed, so that these large futures take no memory in thousands of tasks that sleep after
+        // a takeover.
         match Box::pin(pursuit.look(&shared)).await {
             None => {}
             Some(PursuitEnd::Input(input)) => {
@@ -89,7 +91,7 @@ pub(super) async fn pursue(
 }
 
 impl TaskPursuit {
-    /// Looks at the task once.
+    /// Checks the task once.
     async fn look(&mut self, shared: &Handle) -> Option<PursuitEnd> {
         let StoredTask { call, place, .. } = &self.task;
         let found = match place {
@@ -103,7 +105,8 @@ impl TaskPursuit {
             Err(error) => debug!(%error, "cannot look up a task"),
             Ok(Trace::Pending) => self.without_trace = 0,
             Ok(Trace::Over) => match shared.mesh.commands().result_message(&self.result).await {
-                // The inbox gave it before, or this owner began behind it: it counts if the task is still waited for.
+                // The inbox delivered it before, or this owner started after it: it counts if the
+                // task is still pending.
                 Ok(Some(message)) => return Some(PursuitEnd::Input(BackInput::of_message(message))),
                 // Its owner stores the record first and the result a moment later.
                 Ok(None) if !std::mem::replace(&mut self.was_over, true) => {}
@@ -131,29 +134,29 @@ impl TaskPursuit {
     }
 }
 
-/// State of a task that was handed out.
+/// State of a task that was sent.
 enum Trace {
-    /// It waits, or somebody works on it.
+    /// It is queued or in progress.
     Pending,
-    /// Its result was stored once.
+    /// Its result was stored.
     Over,
-    /// The mesh knows nothing of it.
+    /// The mesh has no trace of it.
     None,
 }
 
-/// Looks at the execution that answers a task.
+/// Checks the execution that answers a task.
 async fn look_for_child(shared: &Shared, call: &Call) -> Result<Trace, MeshError> {
     // The semaphore is never closed.
     let _permit = LOOKS.acquire().await;
     let child = outgoing::child_id(call);
-    // The owner is asked first: an execution leaves the shard when the history has it.
+    // Query the owner first: an execution leaves the shard once the history has it.
     if ask_owner(shared, &child).await? != Some(false) {
         return Ok(Trace::Pending);
     }
     Ok(if shared.mesh.history().get(&child).await?.is_some() { Trace::Over } else { Trace::None })
 }
 
-/// Whether a shard has an execution; `None` if its owner does not say.
+/// Returns whether a shard has an execution; `None` if its owner does not reply.
 async fn ask_owner(shared: &Shared, execution: &ExecutionId) -> Result<Option<bool>, MeshError> {
     let shard = execution.shard(shared.shards);
     match shared.mesh.services().ask_shard(shard, &Query::Get(execution.clone())).await? {
@@ -163,7 +166,7 @@ async fn ask_owner(shared: &Shared, execution: &ExecutionId) -> Result<Option<bo
     }
 }
 
-/// Stores the result of an ended sub-workflow again, as the owner of its shard did.
+/// Stores the result of an ended sub-workflow again, like the owner of its shard.
 async fn answer_for_child(shared: &Shared, call: &Call) {
     let child = outgoing::child_id(call);
     let answered = async {

@@ -32,18 +32,18 @@ use sinew_shard::Call;
 use sinew_shard::request::{CardSchemas, Sender, output_name, request};
 
 const JSON: &str = "application/json";
-/// Most bytes of a stored value that an executor reads, and most values in it: each takes about 70 bytes of memory, and a
-/// shard waits meanwhile.
+/// Maximum bytes of a stored value, and maximum number of values in it: each takes about 70 bytes
+/// of memory, and the shard waits meanwhile.
 const MAX_VALUE_BYTES: usize = 32 << 20;
 const MAX_VALUES: usize = 1_000_000;
 
 impl Shared {
-    /// Whether a task is for a workflow.
+    /// Returns whether a task is for a workflow.
     pub(super) fn is_workflow(&self, call: &Call) -> bool {
         outgoing::is_for_workflow(call, |name| self.programs.workflows.get(name).is_some())
     }
 
-    /// Whether a task goes through the agent's door instead of its queue.
+    /// Returns whether a task is sent to the agent's endpoint instead of its queue.
     pub(super) fn is_direct(&self, call: &Call) -> bool {
         !self.is_workflow(call)
             && self
@@ -52,7 +52,7 @@ impl Shared {
                 .is_some_and(|announced| card::delivery(&announced.card) == Delivery::Direct)
     }
 
-    /// Whether a task goes to the node endpoint of its agent.
+    /// Returns whether a task is sent to the node endpoint of its agent.
     pub(super) fn is_node_request(&self, call: &Call) -> bool {
         self.may_send_nodes
             && !self.is_workflow(call)
@@ -62,13 +62,14 @@ impl Shared {
             })
     }
 
-    /// Whether the agent of a task is there and does not listen at a node endpoint any more.
+    /// Returns whether the agent of a task is online but no longer serves a node endpoint.
     pub(super) fn took_back_node_requests(&self, call: &Call) -> bool {
         self.is_workflow(call)
             || (self.cards.get(call.ask.target.name()).is_some() && !self.is_node_request(call))
     }
 
-    /// Words a task in the short form. `None` if it is too large: then its input has to be stored first.
+    /// Encodes a task in the short form. `None` if it is too large: then its input must be stored
+    /// first.
     pub(super) fn node_request(call: &Call, meta: &ExecutionMeta, token: &ResultToken) -> Option<Bytes> {
         let (ask, attempt) = (&call.ask, call.key.attempt);
         let (execution, task, activation) = (&call.execution, &call.task, &call.activation);
@@ -94,7 +95,7 @@ impl Shared {
         (body.len() <= INLINE_LIMIT).then(|| body.into())
     }
 
-    /// Headers that every message about an execution carries.
+    /// Returns the headers of every message about an execution.
     pub(super) fn headers(meta: &ExecutionMeta) -> HeaderMap {
         let mut headers = HeaderMap::new();
         if let Some(parent) = &meta.traceparent {
@@ -103,7 +104,7 @@ impl Shared {
         headers
     }
 
-    /// Headers of what is sent for a task, whose span lies within the execution's.
+    /// Returns the headers of messages for a task, whose span is a child of the execution's.
     pub(super) fn headers_within(meta: &ExecutionMeta, call: &Call) -> HeaderMap {
         let mut headers = Self::headers(meta);
         if let Some(parent) = execution_facts::task_trace(meta, call.key.act) {
@@ -112,13 +113,13 @@ impl Shared {
         headers
     }
 
-    /// Where the result of a task goes.
+    /// Returns the subject for the result of a task.
     pub(super) fn result_subject(&self, call: &Call, agent: &Token) -> String {
         self.mesh.subject(&outgoing::result_subject(self.shards, &self.key, call, agent))
     }
 
-    /// Words a task for the queue of an agent that takes the short form. `None` for all other tasks, and for queues that may
-    /// have to be made first.
+    /// Encodes a task for the queue of an agent that accepts the short form. `None` for all other
+    /// tasks, and for queues that may not exist yet.
     pub(super) fn queued_node_task(&self, call: &Call, meta: &ExecutionMeta) -> Option<(HeaderMap, Bytes)> {
         let agent = call.ask.target.name();
         let announced = self.cards.get(agent)?;
@@ -131,7 +132,7 @@ impl Shared {
         self.short_task(call, meta)
     }
 
-    /// Words a task in the short form for the queue of its agent. `None` if it is too large.
+    /// Encodes a task in the short form for the queue of its agent. `None` if it is too large.
     fn short_task(&self, call: &Call, meta: &ExecutionMeta) -> Option<(HeaderMap, Bytes)> {
         let body = Self::node_request(call, meta, &ResultToken::of(&self.key, &call.task))?;
         let mut headers = HeaderMap::new();
@@ -140,7 +141,7 @@ impl Shared {
         Some((headers, body))
     }
 
-    /// A task as its agent receives it. A large input is stored first.
+    /// Encodes a task as its agent receives it. A large input is stored first.
     pub(super) async fn task(
         &self,
         call: &Call,
@@ -156,7 +157,7 @@ impl Shared {
         Ok((headers, serde_json::to_vec(&message).unwrap_or_default().into()))
     }
 
-    /// The same before it is written down.
+    /// Creates the message of a task before it is encoded.
     pub(super) async fn message(
         &self,
         call: &Call,
@@ -202,7 +203,7 @@ impl Shared {
         Ok((headers, message))
     }
 
-    /// The request around the input, as agents see it.
+    /// Returns the context of the input, as agents receive it.
     fn context(call: &Call, user: &str, user_config: &Value) -> Value {
         let mut context = serde_json::json!({
             "user": user,
@@ -222,7 +223,7 @@ impl Shared {
         context
     }
 
-    /// The input of a task: itself, or null and the address of where it was stored.
+    /// Returns the input of a task inline, or null and its address after storing it.
     pub(super) async fn inline_or_stored(
         &self,
         call: &Call,
@@ -243,7 +244,7 @@ impl Shared {
         Ok((Value::Null, address(&stored.part).map(str::to_owned)))
     }
 
-    /// A value that a message only gives the address of, and the bytes it takes in memory.
+    /// Returns a stored value by its address, and its size in memory.
     pub(super) async fn value(&self, address: &str) -> Result<(Value, usize), Fault> {
         let fetched = self.artifacts.fetch_within(address, MAX_VALUE_BYTES).await;
         let bytes = fetched.map_err(|error| match error {
@@ -253,35 +254,36 @@ impl Shared {
             }
             error => Fault::from(error),
         })?;
-        // Millions of values take long to read: other shards go on meanwhile.
+        // Parsing millions of values takes long: other shards continue meanwhile.
         let read = tokio::task::spawn_blocking(move || {
             read_unique_within(&bytes, MAX_VALUES).map(|value| (value, memory_of(&bytes)))
         });
         let read = read.await.map_err(|error| broke("reading a stored value", &error))?;
-        // Stored bytes never change, so they are read once: a shard would wait for another content for ever.
+        // Stored bytes never change, so they are not read again: a retry would never end.
         read.map_err(|error| {
             let text = format!("artifact {address} is not a usable JSON value: {error}");
             Fault::error(error.code(code::ANSWER_BREAKS_OUTPUT_SCHEMA.as_str()), text).with_retryable(false)
         })
     }
 
-    /// Returns whether an output has a schema to be checked against: that of its task, or else of its agent's card.
+    /// Returns whether an output has a schema: that of its task, or else of its agent's card.
     pub(super) fn has_output_schema(&self, ask: &TaskRequest) -> bool {
         let of_card = |card: Arc<AnnouncedCard>| card::output_schema(&card.card).is_some();
         ask.output_schema.is_some()
             || (ask.tag == TaskRequest::WORK && self.cards.get(ask.target.name()).is_some_and(of_card))
     }
 
-    /// Refuses an output that breaks the schema of its task, or else of its agent's card.
+    /// Rejects an output that violates the schema of its task, or else of its agent's card.
     pub(super) fn check_output(&self, ask: &TaskRequest, output: &SharedJson) -> Result<(), Fault> {
         let announced = self.cards.get(ask.target.name());
         let of_card = announced.as_ref().and_then(|announced| card::output_schema(&announced.card));
-        // Questions about routing and judging have answers of their own; only work has the agent's shape.
+        // Routing and judging tasks have their own outputs; only work has the agent's schema.
         let of_card = of_card.filter(|_| ask.tag == TaskRequest::WORK);
         let Some(schema) = ask.output_schema.as_ref().or(of_card) else { return Ok(()) };
         let compiled = match self.schemas.get(schema) {
             Ok(compiled) => compiled,
-            // A schema that cannot be used was refused when the workflow was read or the card announced.
+            // An unusable schema was rejected when the workflow was validated or the card
+            // announced.
             Err(error) => return Err(Fault::error(error.code(), error.to_string()).with_retryable(false)),
         };
         compiled.check(output).map_err(|violations| {
@@ -298,7 +300,7 @@ impl Shared {
         })
     }
 
-    /// The result of a sub-workflow, as an agent would word it. A large output is stored first.
+    /// Encodes the result of a sub-workflow like an agent's. A large output is stored first.
     pub(super) async fn child_result(
         &self,
         meta: &ExecutionMeta,
@@ -330,7 +332,7 @@ impl Shared {
     }
 }
 
-/// Where a stored artifact is.
+/// Returns the address of a stored artifact.
 fn address(part: &Part) -> Option<&str> {
     match &part.content {
         PartContent::Url(url) => Some(url),
@@ -338,7 +340,7 @@ fn address(part: &Part) -> Option<&str> {
     }
 }
 
-/// Makes the input's part say where the input was stored.
+/// Sets the address of the stored input in the input's part.
 fn point_to(request: &mut SendMessageRequest, address: &str) {
     let mut parts = request.message.parts.iter_mut();
     let input = parts.find_map(|part| match &mut part.content {

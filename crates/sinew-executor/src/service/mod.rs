@@ -233,7 +233,7 @@ impl Service {
         execution_facts::start_counters();
         mesh.admin().verify().await?;
         let layout = mesh.admin().layout().await?;
-        // Before any shard is opened: a stream that is made anew from now on is noticed.
+        // Before any shard is opened, so that a stream that is recreated from now on is noticed.
         let mut ages = BTreeMap::new();
         for kind in WATCHED_STREAMS {
             ages.extend(mesh.commands().stream_age(kind).await?.map(|age| (kind, age.created)));

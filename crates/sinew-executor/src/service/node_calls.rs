@@ -27,14 +27,14 @@ use super::intake::{self, BackInput, Handle};
 use super::outbox::{insist, report};
 use sinew_shard::{AgentLine, Call, Outgoing, PendingInput, ShardInput};
 
-/// How often it is checked whether the connection was lost, with what was under way on it.
+/// Interval of checks whether the connection was lost, with the requests on it.
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the usage of a cancelled call is waited for: agents let their handlers tidy up for 5 s.
+/// Wait for the usage of a cancelled call: agents give their handlers 5 s to clean up.
 pub(super) const LATE_USAGE_TIMEOUT: Duration = Duration::from_secs(15);
-/// Wait before a request is sent again that the connection did not take.
+/// Pause before a request that the connection did not accept is sent again.
 const RESEND_PAUSE: Duration = Duration::from_millis(250);
 
-/// Calls of one shard that are under way, by the token that their answer carries.
+/// Calls of one shard in progress, by the token in their reply subject.
 pub(super) struct NodeCalls {
     shared: Handle,
     caller: NodeCaller,
@@ -45,60 +45,60 @@ pub(super) struct NodeCalls {
     /// The same tokens, oldest first, with the end of the wait.
     cancelled_until: VecDeque<(Instant, ResultToken)>,
     lines: HashMap<String, AgentLine>,
-    /// Calls that have a place now and were not sent yet.
+    /// Calls that have a slot and were not sent yet.
     ready: Vec<ResultToken>,
-    /// Until when the connection takes nothing.
+    /// Until when the connection accepts no requests.
     stalled: Option<Instant>,
     connections: u64,
     checked: Instant,
-    /// Whether an agent was not there when it was asked.
+    /// Whether a called agent was offline.
     is_absent: bool,
-    /// Whether the shard is being opened: its last owner may have sent what is sent now.
+    /// Whether the shard is being opened: its last owner may have sent the same requests.
     is_opening: bool,
     cards: Cards,
-    /// Outputs that are fetched before the answer counts.
+    /// Outputs that are fetched before the reply counts.
     fetches: JoinSet<()>,
     back: mpsc::UnboundedSender<BackInput>,
 }
 
-/// A call that is under way.
+/// A call in progress.
 struct NodeCall {
     call: Call,
     meta: Arc<ExecutionMeta>,
     chain: Vec<String>,
     body: Bytes,
     place: CallPhase,
-    /// When it is asked again; `None` while it waits in line.
+    /// When it is repeated; `None` while it waits for a slot.
     due: Option<Instant>,
-    /// Delay before it is sent again without an answer.
+    /// Delay before it is repeated without a reply.
     repeat_after: Duration,
-    /// How often it was sent after the first time because the connection was lost.
+    /// How often it was repeated because the connection was lost.
     resent: u32,
     /// Whether it may have been sent before, by this owner of the shard or by the last one.
     is_repeated: bool,
 }
 
-/// A call whose answer counts no more.
+/// A call whose reply no longer counts.
 struct CancelledCall {
     task: TaskId,
     result_subject: Subject,
 }
 
-/// Where a call stands with its agent.
+/// State of a call at the limit of its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallPhase {
-    /// It waits for a place in the agent's line.
+    /// It waits for a slot.
     Waits,
-    /// It has a place.
+    /// It has a slot.
     Inside,
-    /// The agent had no room; it enters the line again when it is due.
+    /// The agent refused it; it waits for a slot again once it is due.
     Pauses,
-    /// The agent was not there; it keeps its place.
+    /// The agent was offline; it keeps its slot.
     Absent,
 }
 
 impl NodeCalls {
-    /// Opens the calls of a shard.
+    /// Creates the calls of a shard, and subscribes to their replies.
     pub(super) async fn open(
         shared: &Handle,
         back: mpsc::UnboundedSender<BackInput>,
@@ -125,12 +125,12 @@ impl NodeCalls {
         })
     }
 
-    /// Takes note that the shard is open: nobody has sent what is sent from now on.
+    /// Marks the shard as open: later requests were never sent before.
     pub(super) fn handle_opened(&mut self) {
         self.is_opening = false;
     }
 
-    /// Sends a task. Gives it back if it is too large for the short form.
+    /// Sends a task. Returns it if it is too large for the short form.
     pub(super) async fn send(
         &mut self,
         call: Call,
@@ -153,12 +153,12 @@ impl NodeCalls {
         None
     }
 
-    /// Waits for an answer, or until there may be something to do without one. Nothing is lost when the wait is given up.
+    /// Waits for a reply, or until another call may be due. Cancel-safe.
     pub(super) async fn heard(&mut self) -> Option<NodeReply> {
         if !self.is_absent {
             return match self.caller.next().await {
                 Some(reply) => Some(reply),
-                // The connection was closed for good; what else comes ends the loop.
+                // The connection was closed permanently; other branches end the loop.
                 None => std::future::pending().await,
             };
         }
@@ -176,12 +176,12 @@ impl NodeCalls {
         None
     }
 
-    /// Returns an answer that has come already.
+    /// Returns a reply that has already arrived.
     pub(super) fn try_next(&mut self) -> Option<NodeReply> {
         self.caller.try_next()
     }
 
-    /// Takes an answer; returns the result of the task if that is what came.
+    /// Handles a reply; returns the result of the task if it contains one.
     pub(super) fn take(&mut self, reply: NodeReply) -> Option<ShardInput> {
         let NodeReply { token, said } = reply;
         let Some(known) = self.calls.get(&token) else {
@@ -197,7 +197,7 @@ impl NodeCalls {
                 self.postpone(&token, LOOK_AGAIN, CallPhase::Absent);
                 return None;
             }
-            // The agent answered, and nobody can read it: the same question would get the same answer.
+            // The reply is malformed: a repeated call would get the same one.
             NodeReplyBody::Unreadable(reason) => {
                 Err(Fault::error(NO_TASK, format!("cannot read the agent's response: {reason}")))
             }
@@ -210,7 +210,7 @@ impl NodeCalls {
                     self.postpone(&token, SOONEST, CallPhase::Pauses);
                     return None;
                 }
-                // This replica stops: another one may take the task under the same id.
+                // This replica shuts down; another one may accept the task under the same id.
                 Ok(NodeAnswer::Refused(fault)) if fault.retryable => {
                     debug!(agent, %fault, "the agent refused the task temporarily");
                     let wait = fault.retry_after_ms.map_or(LOOK_AGAIN, Duration::from_millis);
@@ -245,13 +245,13 @@ impl NodeCalls {
         None
     }
 
-    /// Returns true if a task waits for its turn or for an agent that was not reached: no process has it.
+    /// Returns true if a task waits for a slot or for an offline agent: no process has it.
     pub(super) fn is_waiting(&self, task: &TaskId) -> bool {
         let call = self.calls.get(&ResultToken::of(&self.shared.key, task));
         call.is_some_and(|call| call.place != CallPhase::Inside)
     }
 
-    /// Forgets a task that is given up, except for the usage that its agent may still report.
+    /// Drops a cancelled task, except for the usage that its agent may still report.
     pub(super) fn cancel(&mut self, task: &TaskId) {
         let now = Instant::now();
         while self.cancelled_until.front().is_some_and(|(until, _)| *until <= now) {
@@ -259,7 +259,7 @@ impl NodeCalls {
             expired.and_then(|(_, token)| self.cancelled.remove(&token));
         }
         let token = ResultToken::of(&self.shared.key, task);
-        // An agent that did not receive the task has no answer.
+        // An agent that did not receive the task does not reply.
         let Some(ended) = self.end(&token).filter(|ended| ended.is_repeated) else { return };
         let agent = Token::of(ended.call.ask.target.name());
         let Some(result_subject) =
@@ -271,7 +271,7 @@ impl NodeCalls {
         self.cancelled.insert(token, CancelledCall { task: ended.call.task, result_subject });
     }
 
-    /// Stores the answer to a cancelled call among the results of queued tasks if it reports usage.
+    /// Stores the reply to a cancelled call among the results of queued tasks if it reports usage.
     fn keep_usage(&mut self, token: &ResultToken, said: NodeReplyBody) {
         let NodeReplyBody::Answer(body) = said else { return };
         let Some(CancelledCall { task, result_subject }) = self.cancelled.remove(token) else { return };
@@ -288,13 +288,13 @@ impl NodeCalls {
         }
     }
 
-    /// Returns when something has to be done without an answer.
+    /// Returns when something is due without a reply.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let first = self.due.first().map(|(due, _)| *due)?;
         Some(first.min(self.checked + CONNECTION_CHECK_INTERVAL))
     }
 
-    /// Asks again where it is time to. Returns tasks of agents that take no short form any more.
+    /// Repeats calls that are due. Returns tasks of agents that no longer accept the short form.
     pub(super) async fn tick(&mut self) -> Vec<Outgoing> {
         while self.fetches.try_join_next().is_some() {}
         let now = Instant::now();
@@ -325,7 +325,7 @@ impl NodeCalls {
         others
     }
 
-    /// Asks again where the connection was lost: the answer may have been lost with it.
+    /// Repeats calls after a lost connection: their replies may be lost with it.
     fn check_connection(&mut self, now: Instant) {
         let connections = self.caller.connections();
         if std::mem::replace(&mut self.connections, connections) == connections {
@@ -334,7 +334,7 @@ impl NodeCalls {
         let inside = self.calls.iter_mut().filter(|(_, call)| call.place == CallPhase::Inside);
         let again: Vec<_> = inside
             .map(|(token, call)| {
-                // An agent whose answers break the connection is asked ever more rarely.
+                // If an agent's replies break the connection, call it ever less often.
                 let due = now + retry_pause(call.resent);
                 call.resent += 1;
                 (token.clone(), due)
@@ -345,7 +345,7 @@ impl NodeCalls {
         }
     }
 
-    /// Gives a call its place in the agent's line, or lets it wait for one.
+    /// Gives a call a slot of its agent's limit, or queues it.
     fn enter(&mut self, token: ResultToken) {
         let Some(call) = self.calls.get_mut(&token) else { return };
         let line = self.lines.entry(call.call.ask.target.name().to_owned()).or_default();
@@ -355,7 +355,7 @@ impl NodeCalls {
         }
     }
 
-    /// Ends a call and lets the next ones in its line go on.
+    /// Ends a call and admits the next ones.
     fn end(&mut self, token: &ResultToken) -> Option<NodeCall> {
         let ended = self.calls.remove(token)?;
         if let Some(due) = ended.due {
@@ -371,7 +371,7 @@ impl NodeCalls {
         Some(ended)
     }
 
-    /// Gives free places of an agent's line to those that wait longest.
+    /// Gives free slots of an agent to the calls that have waited longest.
     fn let_in(&mut self, agent: &str) {
         let Some(line) = self.lines.get_mut(agent) else { return };
         while let Some(token) = line.admit_next() {
@@ -402,7 +402,8 @@ impl NodeCalls {
         self.due.insert((due, token.clone()));
     }
 
-    /// Sends what has a place. A connection that takes nothing is not waited for: the rest is sent a moment later.
+    /// Sends calls that have a slot. If the connection is not ready, the remaining ones are sent a
+    /// moment later.
     pub(super) async fn flush(&mut self) {
         for token in std::mem::take(&mut self.ready) {
             let now = Instant::now();
@@ -415,8 +416,9 @@ impl NodeCalls {
             let wait = if !is_stalled
                 && self.caller.send(agent, &token, call.body.clone(), call.is_repeated).await
             {
-                // With an observer on all subjects, NATS does not report that there are no responders: an
-                // agent that did not answer and has no card is asked again as soon as it has one.
+                // With an observer on all subjects, NATS does not report that there are no
+                // responders: an agent without a reply and without a card is called again as soon
+                // as it has a card.
                 if call.is_repeated && self.cards.get(agent).is_none() {
                     call.place = CallPhase::Absent;
                     self.is_absent = true;

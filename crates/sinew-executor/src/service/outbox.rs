@@ -32,55 +32,55 @@ use super::{Shared, direct};
 use sinew_runtime::evaluation::{evaluate, evaluation_owner};
 use sinew_shard::{Call, Outgoing, ShardInput};
 
-/// Waits between tries, doubled up to the second.
+/// Waits between attempts, doubled up to the second value.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
-/// Tasks that this process stores at once by the way that reads back: a new owner may have thousands.
+/// Tasks that this process stores concurrently with read-back: a new owner may have thousands.
 static TASK_SENDS: Semaphore = Semaphore::const_new(256);
 
 /// Bytes of rounds above which a record is encoded on another thread.
 const LARGE_RECORD_BYTES: usize = 256 << 10;
 
-/// One thing to do.
+/// A job of the outbox.
 pub(super) enum Job {
     /// Send a message of the state.
     Send(Outgoing),
-    /// Wait for the result of a task that was stored before.
+    /// Wait for the result of a task whose message was stored before.
     Pursue(StoredTask),
-    /// Say when everything that was sent before is done, direct calls aside.
+    /// Signal when all earlier jobs are done, except direct calls.
     Settled(oneshot::Sender<()>),
 }
 
 /// A shard's outbox.
 pub(super) struct Outbox {
     sender: mpsc::UnboundedSender<Vec<Job>>,
-    /// Ends with the outbox: nothing goes out for a shard that is in other hands.
+    /// Aborted with the outbox: nothing is sent for a shard with another owner.
     worker: AbortOnDropHandle<()>,
 }
 
 impl Outbox {
-    /// Opens one. What comes back goes to `back`.
+    /// Opens an outbox. Its inputs are sent to `back`.
     pub(super) fn open(shared: Handle, back: mpsc::UnboundedSender<BackInput>) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
         let worker = AbortOnDropHandle::new(tokio::spawn(work(shared, receiver, back)));
         Self { sender, worker }
     }
 
-    /// Does these things, in no order.
+    /// Starts these jobs, in no particular order.
     pub(super) fn send(&self, jobs: Vec<Job>) {
         if !jobs.is_empty() {
             let _ = self.sender.send(jobs);
         }
     }
 
-    /// Waits until what was sent so far is done, direct calls aside, but no longer than `limit`.
+    /// Waits until all jobs so far are done, except direct calls, but at most `limit`.
     pub(super) async fn settle(&self, limit: Duration) {
         let (done, settled) = oneshot::channel();
         self.send(vec![Job::Settled(done)]);
         let _ = tokio::time::timeout(limit, settled).await;
     }
 
-    /// Takes no more and waits until what can end has ended.
+    /// Accepts no more jobs, and waits for those in progress, at most `grace`.
     pub(super) async fn close(mut self, grace: Duration) {
         drop(self.sender);
         if tokio::time::timeout(grace, &mut self.worker).await.is_err() {
@@ -88,7 +88,7 @@ impl Outbox {
         }
     }
 
-    /// Drops everything: somebody else owns the shard.
+    /// Drops all jobs: another executor owns the shard.
     pub(super) fn abandon(self) {
         self.worker.abort();
     }
@@ -131,19 +131,19 @@ struct Worker {
     shared: Handle,
     back: mpsc::UnboundedSender<BackInput>,
     running: JoinSet<Done>,
-    /// Direct calls last as long as the agent works, and evaluations until a worker is free: neither is waited for when the
-    /// shard is handed over.
+    /// Direct calls last until the agent is done, and evaluations until a worker is free: a
+    /// handover waits for neither.
     direct: JoinSet<TaskId>,
     calls: HashMap<TaskId, AbortHandle>,
     /// Tasks whose message is being stored.
     storing: HashSet<TaskId>,
-    /// Cancelled tasks whose message was being stored then: they are withdrawn once that has ended.
+    /// Cancelled tasks whose message was being stored at that time: they are withdrawn afterwards.
     cancelled: HashMap<TaskId, Call>,
     withdrawals: Withdrawals,
     settling: Vec<oneshot::Sender<()>>,
 }
 
-/// A job that ended in the outbox.
+/// A completed job.
 enum Done {
     /// The message of a task; a [`StoredTask`] if it was stored before.
     Stored(TaskId, Option<Box<StoredTask>>),
@@ -198,7 +198,8 @@ impl Worker {
             }
             Job::Send(Outgoing::CancelTask { call }) => self.cancel(call),
             Job::Send(finish @ Outgoing::Finish { .. }) => {
-                // An archived execution is not looked at after a crash, so its tasks leave their queues first.
+                // An archived execution is not examined after a crash, so its tasks are withdrawn
+                // first.
                 if let Some(finish) = self.withdrawals.admit(finish) {
                     self.perform(finish);
                 }
@@ -226,7 +227,8 @@ impl Worker {
         self.calls.insert(task, self.direct.spawn(pursued));
     }
 
-    /// Cancels a task. One whose message is being stored is withdrawn after that, or it would stay in its queue.
+    /// Cancels a task. If its message is being stored, it is withdrawn afterwards; otherwise it
+    /// would stay in its queue.
     fn cancel(&mut self, call: Call) {
         if let Some(work) = self.calls.remove(&call.task) {
             work.abort();
@@ -275,7 +277,8 @@ impl Worker {
     }
 }
 
-/// Evaluates scripts. The result comes back as an agent's does; after a crash they are evaluated again.
+/// Evaluates scripts. The result is returned like an agent's; after a crash they are evaluated
+/// again.
 async fn perform_evaluation(call: Call, caller: Token, back: mpsc::UnboundedSender<BackInput>) -> TaskId {
     let owner = evaluation_owner(caller.as_str(), &call.workflow);
     let reply = evaluate(owner, &call.ask).await;
@@ -286,7 +289,7 @@ async fn perform_evaluation(call: Call, caller: Token, back: mpsc::UnboundedSend
     task
 }
 
-/// Stores the message of a task, however often that has to be tried.
+/// Stores the message of a task, retrying until it succeeds.
 async fn store_task(
     shared: Handle,
     call: Call,
@@ -315,7 +318,7 @@ async fn store_task(
     }
 }
 
-/// Sends a message that is neither a task nor its cancellation, however often that has to be tried.
+/// Sends a message that is neither a task nor its cancellation, retrying until it succeeds.
 async fn perform(shared: &Handle, outgoing: Outgoing, back: &mpsc::UnboundedSender<BackInput>) {
     match outgoing {
         Outgoing::WaitReport(report) => {
@@ -329,13 +332,13 @@ async fn perform(shared: &Handle, outgoing: Outgoing, back: &mpsc::UnboundedSend
             if let Some(parent) = &record.meta.parent {
                 report(&insist(|| answer(shared, &record.meta, parent, outcome, usage)).await);
             }
-            // The clocks of the task during which the execution was started stand until it knows.
+            // The clocks of the calling task stay stopped until it is notified.
             let told = match wait_report {
                 Some(report) => report_wait(shared, WaitReport::clone(report)).await,
                 None => true,
             };
             crash::point("finish.answered");
-            // Otherwise the journal is the only place that has it: it stays there, and the next owner tries again.
+            // Otherwise only the journal contains it: it remains there, and the next owner retries.
             if archived && told {
                 let _ = back.send(ShardInput::Archived { execution, end_number }.into());
             }
@@ -345,7 +348,7 @@ async fn perform(shared: &Handle, outgoing: Outgoing, back: &mpsc::UnboundedSend
             let outcome = rejected_child_outcome(fault);
             let answered =
                 report(&insist(|| answer(shared, &meta, parent, &outcome, ModelTotals::default())).await);
-            // Otherwise the rejection stays in the journal, and the next owner tries again.
+            // Otherwise the rejection remains in the journal, and the next owner retries.
             if answered {
                 let execution = meta.execution.clone();
                 let _ = back.send(ShardInput::Archived { execution, end_number: 0 }.into());
@@ -359,7 +362,7 @@ async fn perform(shared: &Handle, outgoing: Outgoing, back: &mpsc::UnboundedSend
     }
 }
 
-/// Sends a report to the owner of the caller; false if it cannot be stored.
+/// Sends a report to the owner of the caller; returns false if it cannot be stored.
 async fn report_wait(shared: &Shared, report: WaitReport) -> bool {
     let shard = report.execution.shard(shared.shards);
     let (id, command) = wait_command(report, &shared.key);
@@ -369,16 +372,16 @@ async fn report_wait(shared: &Shared, report: WaitReport) -> bool {
     self::report(&sent.await)
 }
 
-/// Fate of the message of a task.
+/// Outcome of sending a task.
 enum SendOutcome {
-    /// It is stored by this executor, and whoever it is for will read it.
+    /// This executor stored it, and its receiver will read it.
     Waiting,
-    /// It was stored before, or where its reader has been already; with its place in the stream of tasks, which the start of a
-    /// workflow does not have.
+    /// It was stored before, or at a position that its reader has already passed; with its sequence
+    /// number, which the start of a workflow does not have.
     PassedOver(Option<u64>),
 }
 
-/// Sends a task to its agent's queue, or starts the workflow it is for.
+/// Sends a task to its agent's queue, or starts its workflow.
 async fn send(
     shared: &Shared,
     call: &Call,
@@ -417,7 +420,7 @@ async fn start_child(
     shared.mesh.commands().send(Operation::Start, shard, &id, headers, command.to_json().into()).await
 }
 
-/// Encodes a record, a large one beside the loops of the shards.
+/// Encodes a record, a large one on another thread.
 async fn encode_record(record: &ExecutionRecord) -> Bytes {
     if record.round_bytes() > LARGE_RECORD_BYTES {
         let shared = record.clone();
@@ -428,7 +431,7 @@ async fn encode_record(record: &ExecutionRecord) -> Bytes {
     record.encode()
 }
 
-/// Answers the task that an execution was started by, as an agent would.
+/// Answers the task that started an execution, like an agent.
 pub(super) async fn answer(
     shared: &Shared,
     meta: &ExecutionMeta,
@@ -443,7 +446,7 @@ pub(super) async fn answer(
     shared.mesh.tasks().put_once(&subject, Shared::headers(meta), body).await.map(drop)
 }
 
-/// Tries until it works or cannot work.
+/// Retries until it succeeds or fails permanently.
 pub(super) async fn insist<T, F: Future<Output = Result<T, MeshError>>>(
     again: impl Fn() -> F,
 ) -> Result<T, MeshError> {
@@ -460,7 +463,7 @@ pub(super) async fn insist<T, F: Future<Output = Result<T, MeshError>>>(
     }
 }
 
-/// Says what could not be done; true if it was.
+/// Logs a failure; returns true on success.
 pub(super) fn report<T>(done: &Result<T, MeshError>) -> bool {
     if let Err(error) = done {
         warn!(%error, code = error.code(), "cannot perform an effect");

@@ -17,8 +17,9 @@ impl OutputCheck for Shared {
 }
 
 impl Shard {
-    /// Checks the outputs of results before they are decided about. A check may take milliseconds: it runs on a thread
-    /// for blocking work, so that other shards go on meanwhile, and the checks of one round run at the same time.
+    /// Checks the outputs of results before they are decided. A check may take milliseconds, so it
+    /// runs on a thread for blocking work, concurrently with other shards and the other checks of
+    /// the round.
     pub(super) async fn check_outputs(&mut self, inputs: &mut [ShardInput]) {
         let mut checks = Vec::new();
         for (index, input) in inputs.iter().enumerate() {

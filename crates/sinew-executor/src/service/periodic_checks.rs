@@ -16,7 +16,7 @@ pub(super) struct PeriodicChecks {
 }
 
 impl PeriodicChecks {
-    /// Checks of a shard that was just opened.
+    /// Creates the checks of a shard that was just opened.
     pub(super) fn new(shared: &Handle) -> Self {
         Self {
             callers: CallerCheck::new(shared.caller_check_interval),
@@ -24,12 +24,12 @@ impl PeriodicChecks {
         }
     }
 
-    /// When to poll again.
+    /// Returns when to poll again.
     pub(super) fn next_due(&self) -> Instant {
         self.callers.next_due().min(self.tasks.next_due())
     }
 
-    /// Makes the checks for which it is time, and returns what has to be sent. `now` is the broker's time.
+    /// Runs the checks that are due, and returns the resulting jobs. `now` is the broker's time.
     pub(super) fn poll(&mut self, shared: &Handle, now: Time, state: &mut ShardState) -> Vec<Job> {
         self.callers.poll(shared, state);
         let is_queued = |task: &Outgoing| match task {

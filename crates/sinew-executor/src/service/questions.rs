@@ -17,34 +17,35 @@ use tracing::debug;
 
 use sinew_shard::{ShardState, StoredExecution};
 
-/// Questions that wait for the loop; further ones wait in the connection, which drops them when it is full.
+/// Queries that wait for the loop; further ones wait in the connection, which drops them when it is
+/// full.
 const MAX_WAITING_QUESTIONS: usize = 256;
-/// Answers that wait to be sent. Each may be as large as a record.
+/// Replies that wait to be sent. Each may be as large as a record.
 const MAX_WAITING_ANSWERS: usize = 8;
-/// Questions that the loop takes between two rounds of work.
+/// Queries that the loop handles between two rounds of work.
 const MAX_TURN_QUESTIONS: usize = 64;
-/// Time after which the loop takes no further question before the next round of work.
+/// Time after which the loop handles no further query before the next round of work.
 const MAX_TURN_TIME: Duration = Duration::from_millis(5);
 
-/// An answer before it is encoded.
+/// A reply before it is encoded.
 pub(super) enum AnswerDraft {
-    /// The open executions; shared by all who ask for them in one turn.
+    /// The open executions; shared by all queries of one turn.
     Executions(Arc<Vec<Summary>>),
     /// One execution.
     Record(Box<StoredExecution>),
     /// Verdicts on commands.
     Verdicts(Vec<Verdict>),
-    /// How the owner does.
+    /// Status of the owner.
     Status(Value),
     /// Whether the activation of a task failed or was cancelled.
     HasTaskFailed(bool),
-    /// The question has no answer.
+    /// The query has no result.
     Error(QueryError),
 }
 
 impl AnswerDraft {
-    /// Returns the answer of the owner of a shard. `rows` are those of the open executions, once a question of the turn has
-    /// asked for them.
+    /// Returns the reply of the owner of a shard. `rows` caches the open executions for the queries
+    /// of one turn.
     pub(super) fn of(
         query: &Query,
         state: &mut ShardState,
@@ -79,29 +80,29 @@ impl AnswerDraft {
     }
 }
 
-/// The questions of one shard.
+/// Server of the queries to one shard.
 pub(super) struct QueryServer {
     questions: mpsc::Receiver<ReceivedQuery>,
     answers: mpsc::Sender<(ReceivedQuery, AnswerDraft)>,
-    /// Reads questions and sends answers; ends with the desk.
+    /// Reads queries and sends replies; aborted on drop.
     _tasks: JoinSet<()>,
 }
 
-/// A question with a place for its answer.
+/// A query with a permit for its reply.
 pub(super) struct OpenQuestion {
     pub(super) asked: ReceivedQuery,
     place: mpsc::OwnedPermit<(ReceivedQuery, AnswerDraft)>,
 }
 
 impl OpenQuestion {
-    /// Hands the answer over to be encoded and sent.
+    /// Passes the reply on for encoding and sending.
     pub(super) fn answer(self, draft: AnswerDraft) {
         self.place.send((self.asked, draft));
     }
 }
 
 impl QueryServer {
-    /// Opens the desk for these questions.
+    /// Starts the server of these queries.
     pub(super) fn new(queries: ShardQueries) -> Self {
         let (asks, questions) = mpsc::channel(MAX_WAITING_QUESTIONS);
         let (answers, drafts) = mpsc::channel(MAX_WAITING_ANSWERS);
@@ -111,21 +112,21 @@ impl QueryServer {
         Self { questions, answers, _tasks: tasks }
     }
 
-    /// Waits for a question; `None` once the connection is closed. Nothing is lost when the wait is given up.
+    /// Waits for a query; `None` once the connection is closed. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<OpenQuestion> {
         let place = self.answers.clone().reserve_owned().await.ok()?;
         let asked = self.questions.recv().await?;
         Some(OpenQuestion { asked, place })
     }
 
-    /// Takes a question that has come already and whose answer has a place.
+    /// Returns a query that has already arrived, if a permit for its reply is available.
     fn ready(&mut self) -> Option<OpenQuestion> {
         let place = self.answers.clone().try_reserve_owned().ok()?;
         let asked = self.questions.try_recv().ok()?;
         Some(OpenQuestion { asked, place })
     }
 
-    /// Takes the questions of one turn, beginning with `first`.
+    /// Handles the queries of one turn, starting with `first`.
     pub(super) fn turn(&mut self, first: Option<OpenQuestion>, mut answer: impl FnMut(OpenQuestion)) {
         let began = Instant::now();
         let mut first = first;
@@ -149,7 +150,7 @@ async fn read_questions(mut queries: ShardQueries, asks: mpsc::Sender<ReceivedQu
 
 async fn send_answers(mut drafts: mpsc::Receiver<(ReceivedQuery, AnswerDraft)>) {
     while let Some((asked, draft)) = drafts.recv().await {
-        // A record may have hundreds of megabytes: the threads that drive other tasks do not encode it.
+        // A record may have hundreds of megabytes, so it is encoded on a blocking thread.
         let Ok(answer) = tokio::task::spawn_blocking(move || draft.encode()).await else { continue };
         if let Err(error) = asked.answer(answer).await {
             debug!(%error, "cannot answer a query");

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-/// Shards whose turns read stored values at once.
+/// Shards whose turns read stored values concurrently.
 const MAX_TURNS: usize = 2;
-/// Stored values of direct answers that are in memory and not decided yet.
+/// Stored values of direct replies in memory that are not decided yet.
 const MAX_ARRIVALS: usize = 2;
-/// Records that are read at once; each is part of one message.
+/// Records that are read concurrently; each is part of one message.
 const MAX_SMALL_RECORDS: usize = 32;
 
-/// Bytes of the largest record that counts as small: it is part of one message of a usual server.
+/// Maximum size of a small record, which is part of one message of a usual server.
 pub(super) const SMALL_RECORD_BYTES: usize = 1 << 20;
-/// Bytes in memory of stored values after which a turn reads no more of them.
+/// Memory of stored values from which a turn reads no more of them.
 pub(super) const MAX_TURN_BYTES: usize = 32 << 20;
 
-/// Permits to read what is stored, shared by all shards of a process.
+/// Permits for reading stored data, shared by all shards of a process.
 pub(super) struct ReadPermits {
     turns: Semaphore,
     arrivals: Arc<Semaphore>,
@@ -36,18 +36,20 @@ impl Default for ReadPermits {
 }
 
 impl ReadPermits {
-    /// Waits until the turn of a shard may read stored values. Keep the permit until the turn is decided.
+    /// Waits until the turn of a shard may read stored values. Hold the permit until the turn is
+    /// decided.
     pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphores are never closed.
         self.turns.acquire().await.ok()
     }
 
-    /// Waits until the stored value of a direct answer may be read. Keep the permit until the answer is decided.
+    /// Waits until the stored value of a direct reply may be read. Hold the permit until the reply
+    /// is decided.
     pub(super) async fn arrival(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.arrivals).acquire_owned().await.ok()
     }
 
-    /// Waits until a record may be read that is at most [`SMALL_RECORD_BYTES`] large.
+    /// Waits until a record of at most [`SMALL_RECORD_BYTES`] may be read.
     pub(super) async fn small_record(&self) -> Option<SemaphorePermit<'_>> {
         self.small_records.acquire().await.ok()
     }
@@ -58,7 +60,8 @@ impl ReadPermits {
     }
 }
 
-/// Returns about how many bytes a JSON text takes as a value: its characters, and 72 bytes for each value in it.
+/// Estimates the memory of a JSON text as a value: its characters, and 72 bytes for each value in
+/// it.
 pub(super) fn memory_of(json: &[u8]) -> usize {
     let values = json.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
     json.len() + 72 * values

@@ -41,21 +41,21 @@ use crate::measures::round_time::RoundTime;
 
 /// Messages of one round.
 const BATCH: usize = 512;
-/// Numbers of messages of a commit that leave together with its events, in one write: the server wakes up once for both. Of more
-/// messages the last would wait, and where there are none the events have time.
+/// Numbers of messages that are sent in one write with the events of their commit, which wakes the server only
+/// once. With more messages, the last ones would be delayed; without messages, the events are not urgent.
 const FEW_MESSAGES: RangeInclusive<usize> = 1..=2;
-/// Timeouts of one turn of which it is looked up whether a process has taken the task.
+/// Maximum number of timeouts in a turn for which the delivery of the task is looked up.
 const MAX_EXPLAINED_TIMEOUTS: usize = 64;
-/// How long closing an execution may wait for company.
+/// Time for which closing an execution waits, to be batched with other inputs.
 const LINGER: Duration = Duration::from_millis(50);
-/// How long an owner that loses its shard tries to clear its note.
+/// Time in which an owner that loses its shard tries to clear its note.
 pub(super) const NOTE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a drain waits for what is being sent.
+/// Time for which a drain waits for messages in flight.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long the effects of a group are waited for while a new owner catches up.
+/// Time for which the effects of a group are awaited while a new owner catches up.
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// A shard in the hands of its owner.
+/// A shard and its owner's state.
 pub(super) struct Shard {
     pub(super) shared: Handle,
     id: u32,
@@ -67,40 +67,40 @@ pub(super) struct Shard {
     stores: StorePublisher,
     starts: StartServer,
     back: mpsc::UnboundedReceiver<BackInput>,
-    /// Room for the stored values of arrivals that are not decided yet.
+    /// Memory permits for the stored values of arrivals that are not decided yet.
     arrived: Vec<OwnedSemaphorePermit>,
-    /// Messages that the last turn left because their stored values would have filled the memory.
+    /// Messages that the last turn left because their stored values would have exceeded the memory limit.
     left: VecDeque<ReceivedMessage>,
-    /// Time by the broker's clock, so that a clock that is stepped here moves no deadline.
+    /// The broker's clock, so that changes of the local clock move no deadline.
     clock: ServerClock,
     timers: TimerGuard,
     guard: TakeoverGuard,
     note: StoredNote,
-    /// The purge of the journal that is under way.
+    /// The purge of the journal in progress.
     purge: Option<JoinHandle<Result<(), MeshError>>>,
     gauges: ExecutionGauges,
     checks: PeriodicChecks,
     _queue_lengths: Option<AbortOnDropHandle<()>>,
-    /// Events of stored commits that have not left yet: nothing waits for them.
+    /// Events of stored commits that were not published yet; nothing waits for them.
     reports: Vec<ShardReport>,
     /// Executions that have ended in a stored commit and were not archived yet.
     ended: Vec<Outgoing>,
 }
 
-/// The timers that a round looks at.
+/// Timers that a round considers.
 enum DueWork {
     None,
     All,
     Of(Vec<ExecutionId>),
 }
 
-/// Returns whether the inputs do nothing but close executions.
+/// Returns whether the inputs only close executions.
 fn are_closings(inputs: &[ShardInput]) -> bool {
     !inputs.is_empty() && inputs.iter().all(|input| matches!(input, ShardInput::Archived { .. }))
 }
 
-/// Owns a shard until `stop`, or until somebody else does; begins after a while. `died` says that a loop of this process
-/// for the shard ended in a panic.
+/// Owns a shard until `stop` or until another executor takes it over; starts after a delay. `died` means that a
+/// previous loop of this process for the shard ended in a panic.
 pub(super) async fn run(
     shared: Handle,
     id: u32,
@@ -131,7 +131,7 @@ pub(super) async fn run(
         }
         Err(end) => {
             shard.outbox.abandon();
-            // An owner that loses its shard and lives is not a death.
+            // An owner that loses its shard and keeps running has not crashed.
             shard.note.leave(&mut shard.guard, NOTE_TIMEOUT).await;
             end
         }
@@ -139,7 +139,7 @@ pub(super) async fn run(
 }
 
 impl Shard {
-    /// Claims the shard: reads its journal, and writes the first message of the new owner, which fences the old one.
+    /// Claims the shard: reads its journal, and appends its own first message, which fences the old owner.
     async fn open(shared: Handle, id: u32, died: bool) -> Result<Self, End> {
         let began = std::time::Instant::now();
         let mut journal = shared.mesh.journal(id);
@@ -157,7 +157,7 @@ impl Shard {
                 Ok::<(), End>(())
             })
             .await?;
-        // Behind the stored positions if a stream was made anew: what is read twice is known by its ids.
+        // A recreated stream is read from its start; duplicates are recognized by their ids.
         let positions = shared.mesh.commands().current_positions(id, reader.positions()).await?;
         let (note, guard) = StoredNote::open(&shared, id, died).await?;
         let (entries, position) = (reader.entry_count(), journal.position().unwrap_or_default());
@@ -187,7 +187,7 @@ impl Shard {
         }
         let inbox = shared.mesh.commands().inbox(id, state.positions()).await?;
         let starts = StartServer::open(&shared, id).await?;
-        // The input that ended the last owner is in the first batch behind its last commit.
+        // An input that crashed the last owner is in the first batch after its last commit.
         guard.expect(inbox.waiting().min(2 * BATCH as u64));
         debug!(
             shard = id,
@@ -230,9 +230,9 @@ impl Shard {
         self.calls.handle_opened();
         let shared = Arc::clone(&self.shared);
         let mut queries = QueryServer::new(shared.mesh.services().serve_queries(self.id).await?);
-        // Closings wait for the next commit, for at most LINGER.
+        // Closings wait for the next commit, at most LINGER.
         let mut closing: Vec<ShardInput> = Vec::new();
-        // A point in time, not a while: questions and other wake-ups must not put it off.
+        // A point in time, not a duration, so that queries and other wake-ups do not postpone it.
         let mut latest = tokio::time::Instant::now();
         loop {
             let due = self.check_timers().await;
@@ -245,7 +245,7 @@ impl Shard {
             let asks = [self.calls.next_due(), self.stores.next_due(), self.gauges.next_due()];
             let asks = asks.into_iter().flatten().chain([self.checks.next_due()]).min();
             let asks = asks.map(|at| at.saturating_duration_since(tokio::time::Instant::now()));
-            // One timer for all that time brings.
+            // One timer for everything that depends on time.
             let wake = [due, linger, asks].into_iter().flatten().min();
             let has_rest = !(self.reports.is_empty() && self.ended.is_empty());
             let mut messages = Vec::new();
@@ -266,7 +266,7 @@ impl Shard {
                 () = self.stores.heard() => {}
                 arrived = self.back.recv() => self.take_arrived(arrived, &mut arrivals),
                 () = sleep(wake) => {}
-                // No input has come, so that no append is going to be waited for.
+                // No input has arrived, so no append is imminent.
                 () = yield_now(), if has_rest => {
                     self.tell_rest().await;
                     continue;
@@ -292,7 +292,7 @@ impl Shard {
             }
             arrivals.append(&mut closing);
             if self.guard.is_needed(arrivals.iter().filter_map(ShardInput::execution)) {
-                // A start that ends its owner is known by its place in the stream of commands.
+                // A start that crashes its owner is identified by its position in the stream of commands.
                 for request in requests {
                     self.starts.refer(request).await;
                 }
@@ -302,7 +302,7 @@ impl Shard {
                 self.leave(left);
             }
             self.arrived.clear();
-            // Work comes first in the choice above, so questions get their turn here while there is work without end.
+            // The select above prefers work, so queries get their turn here under continuous load.
             self.answer_turn(&mut queries, None);
         }
     }
@@ -326,7 +326,7 @@ impl Shard {
         Some(if is_read { Duration::ZERO } else { self.timers.wait() })
     }
 
-    /// Returns due tasks that no process has taken, each with whether a process of its agent is online.
+    /// Returns due tasks that were not delivered to a process, each with whether its agent is online.
     async fn untaken_tasks(&mut self) -> Vec<(DueTask, bool)> {
         let due = self.timers.ends().map(|ends| self.state.due_tasks(&ends, MAX_EXPLAINED_TIMEOUTS));
         let mut untaken = Vec::new();
@@ -340,7 +340,7 @@ impl Shard {
         untaken
     }
 
-    /// Takes the starts that have been asked for, as many as one turn may have.
+    /// Takes pending start requests, up to the limit of one turn.
     fn take_requests(&mut self, requests: &mut Vec<StartRequest>) {
         while requests.len() < self.guard.batch(BATCH)
             && let Some(request) = self.starts.try_next()
@@ -349,7 +349,7 @@ impl Shard {
         }
     }
 
-    /// Does the work of one turn in groups, each of which is noted before it is touched.
+    /// Processes one turn in groups; a note records each group before its processing starts.
     async fn careful_turn(
         &mut self,
         messages: Vec<ReceivedMessage>,
@@ -364,7 +364,7 @@ impl Shard {
         for group in self.guard.split_turn(due, inputs, messages, work_item) {
             let WorkGroup { items, due, inputs, messages } = group;
             if !left.is_empty() {
-                // A position may not pass a message that was left.
+                // A position must not pass a message that was left.
                 left.extend(messages);
                 continue;
             }
@@ -383,13 +383,13 @@ impl Shard {
         self.note.release(&mut self.guard).await
     }
 
-    /// Keeps messages for the next turn. They stand before those that were left earlier.
+    /// Keeps messages for the next turn, before those that were left earlier.
     fn leave(&mut self, messages: Vec<ReceivedMessage>) {
         messages.into_iter().rev().for_each(|message| self.left.push_front(message));
     }
 
-    /// One round: everything that came in is decided, stored in one message, and acted upon. Returns messages that have to
-    /// wait for the next one.
+    /// Runs one round: decides all inputs, stores them in one message, and performs the effects. Returns
+    /// messages that have to wait for the next round.
     async fn round(
         &mut self,
         mut messages: Vec<ReceivedMessage>,
@@ -455,7 +455,7 @@ impl Shard {
         if FEW_MESSAGES.contains(&sent) {
             self.publish_reports().await;
         }
-        // The connection sends the messages now: agents work meanwhile.
+        // Lets the connection send the messages, so that agents start working.
         yield_now().await;
         self.reports.extend(self.state.take_reports(&mut FactMeter));
         self.end_turn().await;
@@ -464,8 +464,8 @@ impl Shard {
         Ok(left)
     }
 
-    /// Lets the state evict executions, and removes what no open execution needs. Failing to is no harm: the next time
-    /// will. A purge takes tens of milliseconds, so the loop does not wait for it.
+    /// Evicts executions, and purges what no open execution needs. A failure is harmless: the next call
+    /// retries. A purge takes tens of milliseconds, so the loop does not wait for it.
     async fn end_turn(&mut self) {
         if self.purge.as_ref().is_some_and(JoinHandle::is_finished)
             && let Some(purge) = self.purge.take()
@@ -482,7 +482,7 @@ impl Shard {
         }
     }
 
-    /// Takes the answers that have come, and asks again where it is time to.
+    /// Takes replies that have arrived, and repeats calls that are due.
     async fn hear_calls(&mut self, first: Option<NodeReply>, arrivals: &mut Vec<ShardInput>) {
         let mut reply = first;
         while arrivals.len() < self.guard.batch(BATCH)
@@ -494,7 +494,7 @@ impl Shard {
         self.outbox.send(others.into_iter().map(Job::Send).collect());
     }
 
-    /// Takes messages that were left, and those that have come.
+    /// Takes messages that were left, and those that have arrived.
     fn take_messages(&mut self, messages: &mut Vec<ReceivedMessage>) -> Result<(), MeshError> {
         while messages.len() < self.guard.batch(BATCH) {
             let received = match self.left.pop_front() {
@@ -509,7 +509,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Takes an input from beside the loop.
+    /// Takes an input from outside the loop.
     fn take_arrived(&mut self, arrived: Option<BackInput>, arrivals: &mut Vec<ShardInput>) {
         let Some(BackInput { input, permit, message }) = arrived else { return };
         let Some(message) = message else {
@@ -517,7 +517,7 @@ impl Shard {
             self.arrived.extend(permit);
             return;
         };
-        // A result that counts no more would be noted as late, although the inbox gave it in time.
+        // An outdated result would be counted as late, although the inbox delivered it in time.
         if let Some(Subject::Result { execution, task, .. }) = &message.subject
             && self.state.awaits(execution, task)
         {
@@ -525,14 +525,14 @@ impl Shard {
         }
     }
 
-    /// Takes acknowledgements that have come; what is in doubt goes to the outbox.
+    /// Takes acknowledgements that have arrived; messages in doubt go to the outbox.
     fn hear_stores(&mut self, arrivals: &mut Vec<ShardInput>) {
         let (inputs, jobs) = self.stores.turn();
         arrivals.extend(inputs);
         self.outbox.send(jobs);
     }
 
-    /// Sends the messages of a stored commit that others wait for: most from here, the rest by the outbox. Returns their number.
+    /// Sends the urgent messages of a stored commit, some through the outbox. Returns their number.
     async fn dispatch(&mut self) -> usize {
         let mut rest = Vec::new();
         let mut sent = 0;
@@ -559,7 +559,7 @@ impl Shard {
         effects::publish(&self.shared, std::mem::take(&mut self.reports)).await;
     }
 
-    /// Publishes what is left of stored commits: events, then the records of ended executions.
+    /// Publishes the remaining messages of stored commits: events, then the records of ended executions.
     async fn tell_rest(&mut self) {
         effects::publish(&self.shared, std::mem::take(&mut self.reports)).await;
         let mut rest = Vec::new();
@@ -569,12 +569,12 @@ impl Shard {
         self.outbox.send(rest);
     }
 
-    /// Appends a commit. Meanwhile, what is left of the last one leaves, and what follows from this one is worded. If it is not stored, the state is not true any more and
-    /// drops everything.
+    /// Appends a commit. While the append is in flight, flushes the remaining messages of the previous commit
+    /// and prepares those of this one. If the append fails, the state is invalid and dropped.
     async fn store(&mut self, commit: PendingCommit) -> Result<(), End> {
         let stored = match self.stores.begin_append(&mut self.journal, commit).await {
             Ok(ticket) => {
-                // The connection sends the commit now.
+                // Lets the connection send the commit.
                 yield_now().await;
                 self.tell_rest().await;
                 self.state.prepare();
@@ -589,7 +589,7 @@ impl Shard {
         stored.map(drop).map_err(End::from)
     }
 
-    /// Answers some of the questions that wait, beginning with `first`.
+    /// Answers some of the pending queries, starting with `first`.
     fn answer_turn(&mut self, queries: &mut QueryServer, first: Option<OpenQuestion>) {
         let (id, owner, position) = (self.id, &self.shared.owner, self.journal.position());
         let status = |state: &ShardState| {
@@ -613,7 +613,7 @@ impl Shard {
         });
     }
 
-    /// Ends in peace: what is being sent is sent, what was archived is closed.
+    /// Shuts down gracefully: completes sends in progress, and closes archived executions.
     async fn drain(mut self) -> Result<(), End> {
         self.starts.close().await;
         self.stores.settle(GRACE).await;
@@ -625,7 +625,7 @@ impl Shard {
             self.state.handle_input(now, input, &*self.shared);
         }
         while let Ok(BackInput { input, .. }) = self.back.try_recv() {
-            // No other input is decided any more: the next owner asks again for results that came late.
+            // No other input is decided anymore: the next owner queries late results again.
             if matches!(input, ShardInput::Archived { .. }) {
                 self.state.handle_input(now, input, &*self.shared);
             }
@@ -639,7 +639,7 @@ impl Shard {
     }
 }
 
-/// The parts of a shard that send while it is opened.
+/// Senders of a shard while it is opened.
 struct OpeningSenders {
     outbox: Outbox,
     calls: NodeCalls,
@@ -648,7 +648,7 @@ struct OpeningSenders {
 }
 
 impl OpeningSenders {
-    /// Folds what is open, group by group, and does again what has no end.
+    /// Folds open executions group by group, and repeats effects without a result.
     async fn fold(&mut self, shared: &Handle, opening: &mut ShardOpening) -> Result<(), End> {
         self.outbox.send(opening.rejected_children().into_iter().map(Job::Send).collect());
         if opening.is_without_work() {

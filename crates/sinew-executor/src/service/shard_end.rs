@@ -2,14 +2,14 @@
 
 use sinew_mesh::{AppendError, MeshError};
 
-/// How a shard's loop ended.
+/// Why a shard's loop ended.
 #[derive(Debug)]
 pub(super) enum End {
-    /// It was asked to.
+    /// It was drained.
     Drained,
     /// Another executor owns the shard.
     Fenced,
-    /// The broker could not be used.
+    /// The broker was unavailable.
     Lost(MeshError),
 }
 

@@ -20,11 +20,11 @@ use super::shard;
 use super::shard_end::End;
 use super::{ServiceOptions, WATCHED_STREAMS};
 
-/// How often an executor sends a heartbeat and polls the others', unless its lease asks for more.
+/// Maximum interval for sending and polling heartbeats; a short lease reduces it.
 const MAX_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
-/// Processes of servers that are remembered.
+/// Maximum number of remembered server processes.
 const MAX_SERVERS: usize = 64;
-/// How often an executor looks for loops that have ended.
+/// Interval of checks for loops that have ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The shards of this executor.
@@ -37,9 +37,10 @@ pub(super) struct ShardKeeper {
     loops: BTreeMap<u32, RunningShard>,
     began: Instant,
     heartbeats: u64,
-    /// When each watched stream was made: milliseconds since 1970 UTC, 0 while a stream is missing.
+    /// When each watched stream was created: milliseconds since 1970 UTC, 0 while a stream is
+    /// missing.
     ages: BTreeMap<&'static str, u64>,
-    /// Processes of servers that were connected to, newest last.
+    /// Known server processes, newest last.
     servers: VecDeque<String>,
     owned: Arc<Mutex<Vec<u32>>>,
 }
@@ -112,7 +113,7 @@ impl ShardKeeper {
         self.publish();
     }
 
-    /// Sends a heartbeat, and takes or gives shards so that all executors have the same number.
+    /// Sends a heartbeat, and takes or releases shards so that all executors have the same number.
     async fn rebalance(&mut self) -> Result<(), MeshError> {
         self.heartbeats += 1;
         let beat = ExecutorHeartbeat {
@@ -137,7 +138,7 @@ impl ShardKeeper {
         Ok(())
     }
 
-    /// Logs which shards of other executors this one owns from now on, by their last owner.
+    /// Logs the shards that this executor has taken over, by their last owner.
     fn log_takeovers(&self, before: &[u32], view: &FleetView) {
         let mut taken = BTreeMap::<&str, Vec<u32>>::new();
         for shard in self.loops.keys().filter(|shard| !before.contains(shard)) {
@@ -151,7 +152,7 @@ impl ShardKeeper {
         }
     }
 
-    /// Takes these steps, and those that follow from them.
+    /// Performs these actions, and those that follow from them.
     async fn perform(&mut self, mut actions: Vec<ManagerAction>) {
         while !actions.is_empty() {
             for action in std::mem::take(&mut actions) {
@@ -194,11 +195,12 @@ impl ShardKeeper {
         Vec::new()
     }
 
-    /// Opens all shards again if a stream was deleted and made anew: sequences begin at one again, and tasks that were
-    /// stored have to be sent again. Likewise behind the start of a server, which may have lost what it did not sync: tasks
-    /// and commands that were acknowledged as stored are sent again, under the same ids.
+    /// Reopens all shards if a stream was deleted and recreated: sequences restart at one, and
+    /// stored tasks must be sent again. Likewise after a server restart, which may lose unsynced
+    /// data: acknowledged tasks and commands are sent again, under the same ids.
     async fn watch_streams(&mut self) -> Result<(), MeshError> {
-        // All are looked at before one is stored: otherwise an error at the second would hide what the first has shown.
+        // Read all before storing one: otherwise an error at the second would hide the result of
+        // the first.
         let mut ages = Vec::new();
         for kind in WATCHED_STREAMS {
             ages.push((kind, self.shared.mesh.commands().stream_age(kind).await?));
@@ -238,7 +240,7 @@ impl ShardKeeper {
         Ok(())
     }
 
-    /// Looks after shards whose loop has ended.
+    /// Handles shards whose loop has ended.
     async fn join_finished(&mut self) {
         let is_finished = |(_, running): &(&u32, &RunningShard)| running.work.is_finished();
         let ended: Vec<u32> = self.loops.iter().filter(is_finished).map(|(shard, _)| *shard).collect();
@@ -273,7 +275,7 @@ impl ShardKeeper {
     }
 }
 
-/// Returns the content of the bucket as the rules of membership take it.
+/// Converts the content of the bucket for the membership rules.
 fn view_of(snapshot: Snapshot) -> FleetView {
     let heartbeat = |member: sinew_mesh::fleet::Member| LastHeartbeat {
         revision: member.revision,

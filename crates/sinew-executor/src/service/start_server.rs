@@ -13,18 +13,18 @@ use tracing::debug;
 
 use super::intake::Handle;
 
-/// How long an answer waits for its place in a connection that is busy or away.
+/// Time for queuing a reply on a connection that is busy or lost.
 const SEND_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Starts by request that reach the owner of a shard.
+/// Server of the start requests to the owner of a shard.
 pub(super) struct StartServer {
     shared: Handle,
-    /// `None` without the right to hear starts: they come as commands then.
+    /// `None` without the right to subscribe to starts: then they arrive as commands.
     requests: Option<StartRequests>,
 }
 
 impl StartServer {
-    /// Opens the desk of a shard.
+    /// Subscribes to the start requests of a shard.
     pub(super) async fn open(shared: &Handle, shard: u32) -> Result<Self, MeshError> {
         let requests = if shared.may_serve_starts {
             Some(shared.mesh.services().serve_starts(shard).await?)
@@ -34,7 +34,7 @@ impl StartServer {
         Ok(Self { shared: std::sync::Arc::clone(shared), requests })
     }
 
-    /// Waits for a start. Nothing is lost when the wait is given up.
+    /// Waits for a start. Cancel-safe.
     pub(super) async fn next(&mut self) -> StartRequest {
         let next = match &mut self.requests {
             Some(requests) => requests.next().await,
@@ -42,17 +42,17 @@ impl StartServer {
         };
         match next {
             Some(request) => request,
-            // The connection was closed for good; what else comes ends the loop.
+            // The connection was closed permanently; other branches end the loop.
             None => pending().await,
         }
     }
 
-    /// Returns a start that has come already.
+    /// Returns a start that has already arrived.
     pub(super) fn try_next(&mut self) -> Option<StartRequest> {
         self.requests.as_mut()?.try_next()
     }
 
-    /// Sends callers whose starts were not taken to the stream of commands; takes no more.
+    /// Refers callers of unprocessed starts to the command stream, and accepts no more.
     pub(super) async fn close(&mut self) {
         let Some(mut requests) = self.requests.take() else { return };
         if let Err(error) = requests.stop().await {
@@ -63,12 +63,12 @@ impl StartServer {
         }
     }
 
-    /// Sends a caller to the stream of commands.
+    /// Refers a caller to the command stream.
     pub(super) async fn refer(&self, request: StartRequest) {
         self.send(request.reply, &StartAnswer::NotTaken {}).await;
     }
 
-    /// Answers a start that is stored; `time` is the mesh's, milliseconds since 1970 UTC.
+    /// Replies to a stored start; `time` is the mesh's, in milliseconds since 1970 UTC.
     pub(super) async fn answer(&self, reply: String, decision: StartDecision, time: u64) {
         let answer = match decision {
             StartDecision::Begun => StartAnswer::Stored { new: true, time },
@@ -78,10 +78,10 @@ impl StartServer {
         self.send(reply.into(), &answer).await;
     }
 
-    /// Sends an answer. A caller that hears none stores its start as a command.
+    /// Sends a reply. A caller without a reply stores its start as a command.
     async fn send(&self, reply: async_nats::Subject, answer: &StartAnswer) {
         let mut sending = std::pin::pin!(self.shared.mesh.services().answer_start(reply, answer));
-        // A timer is made only for a connection that has no room at once.
+        // Only a connection that is not immediately ready needs a timer.
         let sent = match sending.as_mut().now_or_never() {
             Some(sent) => Ok(sent),
             None => timeout(SEND_TIMEOUT, sending).await,

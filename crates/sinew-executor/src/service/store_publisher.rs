@@ -18,30 +18,30 @@ use super::intake::Handle;
 use super::lost_results::StoredTask;
 use super::outbox::Job;
 
-/// How long an acknowledgement is waited for before the message counts as doubtful.
+/// Time without an acknowledgement after which a message is in doubt.
 const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often it is checked whether the connection was lost, with what was under way on it.
+/// Interval of checks whether the connection was lost, with the messages on it.
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Messages of one shard on their way into streams.
+/// Publisher of one shard's stored messages.
 pub(super) struct StorePublisher {
     shared: Handle,
     publisher: StreamPublisher,
     pending: HashMap<PublishTicket, Outgoing>,
-    /// When messages become doubtful, in the order in which they were sent.
+    /// When messages come into doubt, in sending order.
     due: VecDeque<(Instant, PublishTicket)>,
     connections: u64,
     checked: Instant,
-    /// Inputs that followed from acknowledgements and were not taken yet.
+    /// Inputs from acknowledgements that were not taken yet.
     inputs: Vec<ShardInput>,
     /// Jobs for the outbox that were not taken yet.
     jobs: Vec<Job>,
-    /// Open executions some of whose tasks were cancelled: the outbox archives their ends after the withdrawals.
+    /// Open executions with cancelled tasks: the outbox archives their ends after the withdrawals.
     with_withdrawals: HashSet<ExecutionId>,
 }
 
 impl StorePublisher {
-    /// Opens the desk of a shard.
+    /// Creates the publisher of a shard.
     pub(super) async fn open(shared: &Handle) -> Result<Self, MeshError> {
         let publisher = StreamPublisher::open(&shared.mesh).await?;
         Ok(Self {
@@ -62,7 +62,8 @@ impl StorePublisher {
         self.publisher.connections()
     }
 
-    /// Appends a commit behind the position that its owner knows. Other acknowledgements that come meanwhile are kept.
+    /// Appends a commit after the owner's position. Other acknowledgements that arrive meanwhile
+    /// are kept.
     pub(super) async fn append(
         &mut self,
         journal: &mut Journal,
@@ -72,7 +73,8 @@ impl StorePublisher {
         self.finish_append(journal, ticket).await
     }
 
-    /// Sends a commit that is appended as by [`StorePublisher::append`]; [`StorePublisher::finish_append`] waits for its end.
+    /// Sends a commit for an append like [`StorePublisher::append`];
+    /// [`StorePublisher::finish_append`] waits for the outcome.
     pub(super) async fn begin_append(
         &mut self,
         journal: &mut Journal,
@@ -84,8 +86,8 @@ impl StorePublisher {
         journal.send(&mut self.publisher, commit.body).await
     }
 
-    /// Waits until a commit that was sent is stored, and returns its place. Other acknowledgements that come meanwhile are
-    /// kept.
+    /// Waits until a sent commit is stored, and returns its position. Other acknowledgements that
+    /// arrive meanwhile are kept.
     pub(super) async fn finish_append(
         &mut self,
         journal: &mut Journal,
@@ -108,7 +110,7 @@ impl StorePublisher {
         journal.settle().await
     }
 
-    /// Sends a message. Gives it back if it cannot be sent from here.
+    /// Sends a message. Returns it if the outbox has to send it.
     pub(super) async fn send(&mut self, outgoing: Outgoing) -> Option<Outgoing> {
         if let Outgoing::Finish { record, .. } = &outgoing
             && self.with_withdrawals.remove(&record.meta.execution)
@@ -142,7 +144,7 @@ impl StorePublisher {
         None
     }
 
-    /// Takes note that a task was cancelled. If it is being stored now, it is withdrawn once more when that has ended.
+    /// Records that a task was cancelled. If it is being stored, it is withdrawn again afterwards.
     pub(super) fn cancel(&mut self, call: &Call) {
         self.with_withdrawals.insert(call.execution.clone());
         for pending in self.pending.values_mut() {
@@ -150,7 +152,7 @@ impl StorePublisher {
                 *pending = Outgoing::CancelTask { call: call.clone() };
             }
         }
-        // A task that was stored before must not be asked for again.
+        // Do not query a task that was stored before.
         self.jobs.retain(|job| match job {
             Job::Send(Outgoing::Task { call: other, .. }) => other.task != call.task,
             Job::Pursue(stored) => stored.call.task != call.task,
@@ -158,23 +160,23 @@ impl StorePublisher {
         });
     }
 
-    /// Waits for an acknowledgement. Nothing is lost when the wait is given up.
+    /// Waits for an acknowledgement. Cancel-safe.
     pub(super) async fn heard(&mut self) {
         match self.publisher.next().await {
             Some(report) => self.take(report),
-            // The connection was closed for good; what else comes ends the loop.
+            // The connection was closed permanently; other branches end the loop.
             None => std::future::pending().await,
         }
     }
 
-    /// Returns when something has to be done without an acknowledgement.
+    /// Returns when something is due without an acknowledgement.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let (first, _) = self.due.front()?;
         Some((*first).min(self.checked + CONNECTION_CHECK_INTERVAL))
     }
 
-    /// Takes what has come and what is overdue. Returns inputs, and jobs for the outbox: messages that have to be stored by
-    /// the way that reads back, and tasks that were stored before.
+    /// Handles acknowledgements and timeouts. Returns inputs, and jobs for the outbox: messages to
+    /// store with read-back, and tasks that were stored before.
     pub(super) fn turn(&mut self) -> (Vec<ShardInput>, Vec<Job>) {
         while let Some(report) = self.publisher.try_next() {
             self.take(report);
@@ -188,7 +190,8 @@ impl StorePublisher {
         (std::mem::take(&mut self.inputs), std::mem::take(&mut self.jobs))
     }
 
-    /// Waits until everything is acknowledged that was sent, but no longer than `limit`; then the rest is doubtful.
+    /// Waits until all sent messages are acknowledged, at most `limit`; then the remaining ones are
+    /// in doubt.
     pub(super) async fn settle(&mut self, limit: Duration) {
         let all = async {
             while !self.pending.is_empty() {
@@ -230,7 +233,7 @@ impl StorePublisher {
             return;
         };
         match outgoing {
-            // Told as stored already, it is looked at until it has a result.
+            // The queue has passed this position, so pursue the task until it has a result.
             Outgoing::Task { call, meta, .. }
                 if self.shared.queues.passes_over(call.ask.target.name(), place) =>
             {
@@ -248,7 +251,7 @@ impl StorePublisher {
     }
 }
 
-/// Returns the summary with which an ended execution is archived; `None` for other messages.
+/// Returns the summary for archiving an ended execution; `None` for other messages.
 pub(super) fn closed_execution(outgoing: &Outgoing) -> Option<ClosedExecution> {
     let Outgoing::Finish { record, outcome, started, ended, usage, is_dry_run, .. } = outgoing else {
         return None;

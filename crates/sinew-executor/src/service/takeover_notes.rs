@@ -16,8 +16,8 @@ use super::Shared;
 use super::intake::Handle;
 use super::shard_end::End;
 
-/// Clears the note of this process about a shard. The process stops its work there and lives, so that the work in hand
-/// ends no owner. A note of another process stays.
+/// Clears the note of this process about a shard, because a live process that stops its work there
+/// is no crashed owner. A note of another process remains.
 pub(super) async fn clear_own_note(shared: &Shared, shard: u32) -> Result<(), MeshError> {
     let fleet = shared.mesh.fleet();
     let (body, revision) = fleet.takeover_note(shard).await?;
@@ -31,15 +31,16 @@ pub(super) async fn clear_own_note(shared: &Shared, shard: u32) -> Result<(), Me
 pub(super) struct StoredNote {
     shared: Handle,
     shard: u32,
-    /// Revision of the stored note: another owner that has written one fences this one.
+    /// Revision of the stored note: another owner that advances it fences this one.
     revision: u64,
-    /// Held while a suspect is in hand. Of two shards of one process that have one in hand, neither could be told from
-    /// the other.
+    /// Held while a suspect is being processed. With one in progress in each of two shards of a
+    /// process, the cause of a crash would be ambiguous.
     alone: Option<OwnedMutexGuard<()>>,
 }
 
 impl StoredNote {
-    /// Reads the note of the predecessor. `died` says that a loop of this process ended in a panic.
+    /// Reads the note of the previous owner. `died` means that a loop of this process ended in a
+    /// panic.
     pub(super) async fn open(shared: &Handle, shard: u32, died: bool) -> Result<(Self, TakeoverGuard), End> {
         let (body, revision) = shared.mesh.fleet().takeover_note(shard).await?;
         let guard = TakeoverGuard::new(&body, &shared.process, died);
@@ -52,7 +53,7 @@ impl StoredNote {
         Ok((Self { shared: Arc::clone(shared), shard, revision, alone: None }, guard))
     }
 
-    /// Notes that these items are in hand. Nothing of them may be touched before.
+    /// Notes that these items are being processed. They must not be processed before.
     pub(super) async fn hold(&mut self, guard: &mut TakeoverGuard, items: &[WorkItem]) -> Result<(), End> {
         if guard.note().is_suspicious() && self.alone.is_none() {
             self.alone = Some(Arc::clone(&self.shared.suspect_work).lock_owned().await);
@@ -61,7 +62,7 @@ impl StoredNote {
         self.write(guard, body).await
     }
 
-    /// Notes that nothing is in hand.
+    /// Notes that nothing is being processed.
     pub(super) async fn release(&mut self, guard: &mut TakeoverGuard) -> Result<(), End> {
         let body = guard.release();
         self.write(guard, body).await?;
@@ -69,7 +70,7 @@ impl StoredNote {
         Ok(())
     }
 
-    /// Says that this owner lives and has nothing in hand, if the broker can be told in time.
+    /// Notes that this owner is alive and processes nothing, if the broker is reachable in time.
     pub(super) async fn leave(&mut self, guard: &mut TakeoverGuard, limit: Duration) {
         if guard.is_stale() {
             let _ = tokio::time::timeout(limit, self.release(guard)).await;

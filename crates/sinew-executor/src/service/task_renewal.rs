@@ -12,7 +12,7 @@ use tokio::time::Instant;
 const BATCH: usize = 64;
 /// Time between two batches.
 const BATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// The longest time between two passes over all executions.
+/// Longest time between two passes over all executions.
 const MAX_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Finds old tasks of the executions of one shard.
@@ -24,13 +24,14 @@ pub(super) struct TaskRenewal {
 }
 
 impl TaskRenewal {
-    /// For a shard that was just opened; the stream of tasks keeps a message for `max_age`.
+    /// Creates the renewal of a shard that was just opened; the stream of tasks keeps a message for
+    /// `max_age`.
     pub(super) fn new(max_age: Duration) -> Self {
         let interval = (max_age / 8).min(MAX_INTERVAL);
         Self { max_age, interval, next: Instant::now() + interval, pending: Vec::new() }
     }
 
-    /// When to poll again.
+    /// Returns when to poll again.
     pub(super) const fn next_due(&self) -> Instant {
         self.next
     }

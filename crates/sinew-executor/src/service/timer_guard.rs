@@ -9,30 +9,31 @@ use sinew_shard::InboxEnds;
 use tokio::time::Instant;
 use tracing::debug;
 
-/// Milliseconds for which timers that end the work of agents are held after a takeover or an outage. Agents reconnect within 4 s
-/// and repeat a result that was not stored within a second.
+/// Milliseconds for which timers that end the work of agents are delayed after a takeover or an
+/// outage. Agents reconnect within 4 s and repeat an unstored result within a second.
 pub(super) const HAND_IN_MS: Time = 6_000;
-/// Pause before the ends of the inbox are asked for again: after an error, or while the inbox does not reach them.
+/// Pause before the ends of the inbox are queried again: after an error, or while the inbox has not
+/// reached them.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 const REPEAT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Permission for due timers of one shard to fire.
 pub(super) struct TimerGuard {
     ends: Option<InboxEnds>,
-    /// When the ends are asked for again if timers are due.
+    /// When the ends are queried again if timers are due.
     next: Instant,
-    /// Whether the broker did not answer the last time.
+    /// Whether the broker did not reply to the last query.
     is_lost: bool,
-    /// Connections of this process when it answered last.
+    /// Number of connections of this process at the last reply.
     connections: u64,
 }
 
 /// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outage {
-    /// The broker was there all the time, as far as this process knows.
+    /// The broker was reachable all the time, as far as this process knows.
     None,
-    /// It is there again.
+    /// The broker is reachable again.
     Ended,
 }
 
@@ -41,13 +42,14 @@ impl TimerGuard {
         Self { ends: None, next: Instant::now(), is_lost: false, connections }
     }
 
-    /// Returns true if the ends of the inbox have to be asked for, because the last answer does not cover a timer.
+    /// Returns true if the ends of the inbox must be queried, because the last reply does not cover
+    /// a timer.
     pub(super) fn is_needed(&self, due: Time) -> bool {
         let is_covered = self.ends.is_some_and(|ends| due <= ends.at);
         Instant::now() >= self.next || !(is_covered || self.is_lost)
     }
 
-    /// Takes the ends of the inbox that were asked for at a time of the broker's clock.
+    /// Handles the ends of the inbox that were queried at a time of the broker's clock.
     pub(super) fn handle_ends(
         &mut self,
         at: Time,
@@ -71,7 +73,8 @@ impl TimerGuard {
         }
     }
 
-    /// Returns the ends up to which the inbox has to be read before timers that were due by then fire.
+    /// Returns the ends up to which the inbox must be read before timers that were due at the query
+    /// fire.
     pub(super) fn ends(&self) -> Option<InboxEnds> {
         self.ends
     }
@@ -87,7 +90,7 @@ pub(super) fn until(clock: &ServerClock, at: Time) -> Duration {
     Duration::from_millis(at.saturating_sub(clock.now()))
 }
 
-/// Sleeps for this long; for ever without a time.
+/// Sleeps for this long; forever without a duration.
 pub(super) async fn sleep(wait: Option<Duration>) {
     match wait {
         Some(wait) => tokio::time::sleep(wait).await,

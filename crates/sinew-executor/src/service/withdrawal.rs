@@ -36,12 +36,13 @@ struct PendingWithdrawals {
 }
 
 impl Withdrawals {
-    /// Counts one more withdrawal of an execution's task.
+    /// Counts the start of a withdrawal.
     pub(super) fn begin(&mut self, execution: &ExecutionId) {
         self.0.entry(execution.clone()).or_default().count += 1;
     }
 
-    /// Counts one less. Returns the end of the execution if it waited for this withdrawal.
+    /// Counts the end of a withdrawal. Returns the end of the execution if it waited for this
+    /// withdrawal.
     pub(super) fn end(&mut self, execution: &ExecutionId) -> Option<Outgoing> {
         let pending = self.0.get_mut(execution)?;
         pending.count = pending.count.saturating_sub(1);
@@ -51,7 +52,7 @@ impl Withdrawals {
         self.0.remove(execution)?.finish
     }
 
-    /// Returns the end of an execution, or keeps it until the last of the execution's withdrawals has ended.
+    /// Returns the end of an execution, or keeps it until the last of its withdrawals has ended.
     pub(super) fn admit(&mut self, finish: Outgoing) -> Option<Outgoing> {
         match finish.execution().and_then(|execution| self.0.get_mut(execution)) {
             Some(pending) => {
@@ -63,7 +64,7 @@ impl Withdrawals {
     }
 }
 
-/// Withdraws a task from the agent or workflow that it was for.
+/// Withdraws a task from its agent or workflow.
 pub(super) async fn withdraw(shared: &Shared, call: &Call) {
     if shared.is_workflow(call) {
         return cancel_callee(shared, child_id(call)).await;
@@ -82,7 +83,7 @@ pub(super) async fn withdraw(shared: &Shared, call: &Call) {
         removed
     } else {
         let removed = removal.await;
-        // An agent that received the task meanwhile may have missed the first notification.
+        // An agent that received the task in the meantime may have missed the first notification.
         notify(shared, call).await;
         removed
     };
@@ -101,7 +102,7 @@ pub(super) async fn withdraw(shared: &Shared, call: &Call) {
     }
 }
 
-/// Notifies every process of the agent. None may be running.
+/// Notifies every process of the agent, if any.
 async fn notify(shared: &Shared, call: &Call) {
     let (agent, task) = (call.ask.target.name(), &call.task);
     let control = Control::Cancel { execution: call.execution.clone() };

@@ -21,7 +21,8 @@ pub struct MeshAdmin<'a> {
 }
 
 impl Mesh {
-    /// Returns what concerns this mesh as a whole: settings, provisioning, checks, rights of the connection.
+    /// Returns the operations on this mesh as a whole: settings, provisioning, checks, rights of
+    /// the connection.
     pub fn admin(&self) -> MeshAdmin<'_> {
         MeshAdmin { mesh: self }
     }
@@ -48,23 +49,25 @@ impl MeshAdmin<'_> {
         self.mesh.stream_info(stream).await?.ok_or_else(|| self.mesh.not_provisioned())
     }
 
-    /// Waits for the first operation from now on that the server does not permit on this connection. For programs that do
-    /// one thing; where many things go on at once, each call reports its own denial.
+    /// Waits for the next operation that the server denies on this connection. For programs that
+    /// perform one operation at a time; with concurrent operations, each call reports its own
+    /// denial.
     pub fn denied(self) -> impl Future<Output = MeshError> + Send + 'static {
         self.mesh.denied()
     }
 
-    /// Returns JetStream over the connection that is used now, for streams and consumers that no handle covers.
+    /// Returns JetStream over the current connection, for streams and consumers that no handle
+    /// covers.
     pub fn jetstream(self) -> Context {
         self.mesh.jetstream()
     }
 
-    /// Returns the name that the process of the server gave itself when it began: another one after each start.
+    /// Returns the id of the server process; it changes with every restart of the server.
     pub fn server_process(self) -> String {
         self.mesh.line().client.server_info().server_id
     }
 
-    /// Returns whether the connection takes the screened way, because a message broke the direct one.
+    /// Returns whether the connection is screened because a message broke the direct one.
     pub fn is_screened(self) -> bool {
         self.mesh.is_screened()
     }

@@ -1,5 +1,5 @@
-//! Server problems that a comparison of settings does not show: full, stuck, too small messages,
-//! streams behind positions.
+//! Server problems that a comparison of settings does not detect: full or stuck streams, a small
+//! payload limit, streams that are older than recorded positions.
 
 use sinew_protocol::code;
 use std::time::Duration;
@@ -17,23 +17,24 @@ use crate::stream::pull::{answer, milliseconds, unreachable};
 
 /// Smallest `max_payload`: a piece of an object with its headers.
 const MIN_PAYLOAD_BYTES: usize = CHUNK + 1024;
-/// Parts of a limit, in percent, from which a store counts as almost full, and as full.
+/// Percentages of a limit from which a store counts as almost full, and as full.
 const FULLNESS: (u64, u64) = (80, 98);
-/// Age of the newest heartbeat above which executors are gone or the server is stuck; they beat once a second.
+/// Age of the newest heartbeat from which executors count as gone or the server as stuck; they send
+/// one per second.
 const MAX_HEARTBEAT_AGE: Duration = Duration::from_secs(10);
-/// How long one request may take.
+/// Timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
-/// Shards that are asked at once.
+/// Limit of concurrent queries to shards.
 const CONCURRENT_QUERIES: usize = 64;
 
 /// One problem of the server or of its streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerProblem {
-    /// Word for the part of the server, such as `disk`.
+    /// Part of the server, such as `disk`.
     pub part: &'static str,
-    /// Whether work stands still because of it, or soon will.
+    /// Whether the problem stops work, or soon will.
     pub severe: bool,
-    /// Code with a page.
+    /// Error code with a documentation page.
     pub code: &'static str,
     /// Message for people.
     pub message: String,
@@ -42,7 +43,8 @@ pub struct ServerProblem {
 }
 
 impl MeshAdmin<'_> {
-    /// Looks for problems of the server, as far as these credentials may. Needs no right beyond an operator's.
+    /// Finds problems of the server that these credentials can detect. Requires no more rights than
+    /// an operator has.
     pub async fn find_problems(self) -> Vec<ServerProblem> {
         let mut problems: Vec<_> = self.small_payload().into_iter().collect();
         problems.extend(self.older_format().await);
@@ -51,7 +53,7 @@ impl MeshAdmin<'_> {
         for found in [account, streams, shards] {
             match found {
                 Ok(found) => problems.extend(found),
-                // Credentials that may not look say nothing about the server.
+                // Missing rights are not a problem of the server.
                 Err(MeshError::Forbidden { .. } | MeshError::NotProvisioned { .. }) => {}
                 Err(error) => problems.push(ServerProblem {
                     part: "server",
@@ -65,7 +67,7 @@ impl MeshAdmin<'_> {
         problems
     }
 
-    /// Tells of a mesh whose messages cannot be erased.
+    /// Reports a mesh whose messages cannot be erased.
     async fn older_format(self) -> Option<ServerProblem> {
         let layout = self.layout().await.ok()?;
         (!layout.has_erasable_messages).then(|| ServerProblem {
@@ -78,7 +80,7 @@ impl MeshAdmin<'_> {
         })
     }
 
-    /// Says whether a piece of an object does not fit into a message of this server.
+    /// Returns whether a piece of an object exceeds the message size of this server.
     pub fn has_small_payload(self) -> bool {
         self.mesh.client().max_payload() < MIN_PAYLOAD_BYTES
     }
@@ -96,7 +98,7 @@ impl MeshAdmin<'_> {
         })
     }
 
-    /// Compares what the account holds with its limit.
+    /// Compares the storage of the account with its limit.
     async fn full_account(self) -> Result<Vec<ServerProblem>, MeshError> {
         const WHAT: &str = "query the account";
         let jetstream = self.mesh.jetstream();
@@ -115,7 +117,7 @@ impl MeshAdmin<'_> {
         Ok(full.into_iter().collect())
     }
 
-    /// Compares streams that refuse messages when they are full with their limits.
+    /// Compares streams that reject messages when full with their limits.
     async fn full_streams(self) -> Result<Vec<ServerProblem>, MeshError> {
         let fleet = format!("KV_{}", bucket(self.mesh.namespace(), FLEET));
         let plans = format!("OBJ_{}", bucket(self.mesh.namespace(), PLANS));
@@ -138,7 +140,7 @@ impl MeshAdmin<'_> {
         Ok(problems)
     }
 
-    /// Asks the owner of each shard how it does, and compares positions with the streams.
+    /// Queries the owner of each shard for its status, and compares positions with the streams.
     async fn stuck_shards(self) -> Result<Vec<ServerProblem>, MeshError> {
         if self.mesh.stream_info(&format!("KV_{}", bucket(self.mesh.namespace(), FLEET))).await?.is_none() {
             return Ok(Vec::new());
@@ -169,7 +171,7 @@ impl MeshAdmin<'_> {
                     }
                 }
                 Err(MeshError::NoAnswer { .. }) => silent.push(shard),
-                // An owner that opens the shard just now.
+                // The owner is still opening the shard.
                 _ => {}
             }
         }
@@ -220,7 +222,7 @@ impl MeshAdmin<'_> {
         Ok(problems)
     }
 
-    /// Returns the time since the executors' bucket took its last message, by the server's clock.
+    /// Returns the age of the newest heartbeat in the executors' bucket, by the server's clock.
     async fn heartbeat_age(self) -> Result<Option<Duration>, MeshError> {
         let fleet = format!("KV_{}", bucket(self.mesh.namespace(), FLEET));
         let Some(info) = self.mesh.stream_info(&fleet).await? else { return Ok(None) };
@@ -229,7 +231,7 @@ impl MeshAdmin<'_> {
     }
 }
 
-/// Returns a problem if this many bytes come close to the limit; 0 stands for no limit.
+/// Returns a problem if the size is close to the limit; 0 means no limit.
 fn fullness(
     part: &'static str,
     store: &str,
@@ -247,7 +249,7 @@ fn fullness(
     })
 }
 
-/// Numbers for people, the first of them if they are many.
+/// Formats numbers for people, truncating long lists.
 fn numbers(numbers: &[u32]) -> String {
     const SHOWN: usize = 8;
     let shown: Vec<String> = numbers.iter().take(SHOWN).map(ToString::to_string).collect();

@@ -23,27 +23,28 @@ use crate::error::MeshError;
 use crate::layout::MOST_SHARDS;
 use crate::store::layout_store::{STREAM_FORMAT, Settings, first_format};
 
-/// How long a mesh that did not choose keeps what is closed.
+/// Default retention of closed executions.
 pub const DEFAULT_RETENTION: Duration = Duration::from_hours(7 * 24);
-/// Shorter would lose what is still on its way.
+/// A shorter retention would lose messages in transit.
 const SHORTEST_RETENTION: Duration = Duration::from_mins(1);
-/// The most copies that JetStream keeps.
+/// Maximum of JetStream.
 const MOST_REPLICAS: usize = 5;
 const WHAT: &str = "provision the mesh";
 
-/// How to make a mesh. What is absent stays as it is, and is a default in a new mesh.
+/// Options for provisioning. Absent options keep the current value, or take the default in a new
+/// mesh.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Provision {
-    /// The number of shards, 4 by default; it cannot change later.
+    /// Number of shards, 4 by default; it cannot change later.
     pub shards: Option<NonZeroU32>,
-    /// How many servers hold a copy, 1 by default.
+    /// Number of replicas of each stream, 1 by default.
     pub replicas: Option<usize>,
-    /// How long closed executions and what belongs to them are kept, 7 days by default.
+    /// Retention of closed executions and their data, 7 days by default.
     pub retention: Option<Duration>,
-    /// The most bytes that one stream may hold; unlimited by default.
+    /// Maximum size of one stream in bytes; unlimited by default.
     pub storage_limit: Option<u64>,
-    /// Whether a stream keeps events, no by default. A mesh that does not keep them any more keeps the stream until somebody
-    /// deletes it.
+    /// Whether a stream keeps events, false by default. If this is turned off later, the stream
+    /// remains until an operator deletes it.
     pub keep_events: Option<bool>,
 }
 
@@ -52,16 +53,16 @@ pub struct Provision {
 pub struct Change {
     /// The stream's name on the server, or `settings`.
     pub of: String,
-    /// Differences that were mended; empty for a new stream.
+    /// Differences that were fixed; empty for a new stream.
     pub differed: Vec<Difference>,
 }
 
-/// One way in which a stream is not what it must be.
+/// Difference between a stream and its required configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The stream's name on the server.
     pub stream: String,
-    /// Field that differs, in the server's word.
+    /// Field that differs, as the server names it.
     pub field: &'static str,
     /// Required value.
     pub expected: String,
@@ -77,10 +78,10 @@ impl fmt::Display for Difference {
 }
 
 impl MeshAdmin<'_> {
-    /// Makes the mesh, or sets right what differs; says what it did.
+    /// Creates the mesh, or fixes differences; returns the changes.
     ///
-    /// The settings are stored last. If a step fails, streams that were changed get their old configuration back, so a
-    /// refused option leaves a mesh as it was.
+    /// The settings are stored last. If a step fails, changed streams get their old configuration
+    /// back, so a rejected option leaves the mesh unchanged.
     pub async fn provision(self, options: &Provision) -> Result<Vec<Change>, MeshError> {
         options.check()?;
         let mut changes = Vec::new();
@@ -94,7 +95,8 @@ impl MeshAdmin<'_> {
         }
     }
 
-    /// Makes streams and key, then stores the settings. Adds the old configuration of each changed stream to `replaced`.
+    /// Creates streams and key, then stores the settings. Adds the old configuration of each
+    /// changed stream to `replaced`.
     async fn apply(
         self,
         options: &Provision,
@@ -102,7 +104,8 @@ impl MeshAdmin<'_> {
         replaced: &mut Vec<Config>,
     ) -> Result<(), MeshError> {
         let mut stored = self.settings().await?;
-        // Streams that an older version made and did not finish keep their format: an update cannot change it.
+        // Streams of an unfinished provisioning by an older version keep their format: an update
+        // cannot change it.
         let journal = self.config_of(&bucket(self.mesh.namespace(), "JOURNAL")).await?;
         let is_older = journal.is_some_and(|journal| journal.deny_delete);
         let format = if is_older { first_format() } else { STREAM_FORMAT };
@@ -129,12 +132,12 @@ impl MeshAdmin<'_> {
                 changes.push(Change { of: "settings".to_owned(), differed: Vec::new() });
                 return Ok(());
             }
-            // Another provisioner stored settings first: the streams have to follow those.
+            // Another provisioner stored settings first; adapt the streams to those.
             stored = self.settings().await?;
         }
     }
 
-    /// Stores a new key of the executors, unless the bucket has a key or the environment names one.
+    /// Stores a new executors' key, unless the bucket has a key or the environment names one.
     async fn make_result_key(self) -> Result<(), MeshError> {
         if std::env::var_os(RESULT_KEY).is_some_and(|key| !key.is_empty()) {
             return Ok(());
@@ -144,7 +147,7 @@ impl MeshAdmin<'_> {
         self.mesh.put_at(fleet_key::RESULT_KEY, key.into(), 0).await.map(drop)
     }
 
-    /// Gives streams their old configuration back, the last changed first.
+    /// Restores the old configuration of streams, the last changed first.
     async fn restore_configs(self, replaced: Vec<Config>) {
         for config in replaced.into_iter().rev() {
             let call = format!("$JS.API.STREAM.UPDATE.{}", config.name);
@@ -163,9 +166,10 @@ impl MeshAdmin<'_> {
         }
     }
 
-    /// Everything on the server that is not what the mesh needs.
+    /// Returns all differences between the server and the required configuration.
     pub async fn check(self) -> Result<Vec<Difference>, MeshError> {
-        // The one value that everybody may read, not all of the bucket: whoever looks need not see the executors' key.
+        // Read only the public value, not the whole bucket: callers need no access to the executors'
+        // key.
         let settings =
             self.mesh.fleet_value(fleet_key::SETTINGS).await?.ok_or_else(|| self.mesh.not_provisioned())?;
         let settings = Settings::read(&settings)?;
@@ -184,7 +188,8 @@ impl MeshAdmin<'_> {
         Ok(differences)
     }
 
-    /// Refuses a mesh that is not what it must be; what executors ask before they begin.
+    /// Returns an error if the mesh differs from its required configuration. Executors call this at
+    /// startup.
     pub async fn verify(self) -> Result<(), MeshError> {
         let differences = self.check().await?;
         if differences.is_empty() {
@@ -197,7 +202,7 @@ impl MeshAdmin<'_> {
         })
     }
 
-    /// The settings as the bucket's leader knows them, with their revision.
+    /// Reads the settings from the bucket's leader, with their revision.
     async fn settings(self) -> Result<Option<(Settings, u64)>, MeshError> {
         if self.config_of(&self.mesh.fleet_stream()).await?.is_none() {
             return Ok(None);
@@ -209,7 +214,8 @@ impl MeshAdmin<'_> {
         }
     }
 
-    /// Makes a stream, or changes what differs. Adds the old configuration of a changed stream to `replaced`.
+    /// Creates a stream, or fixes differences. Adds the old configuration of a changed stream to
+    /// `replaced`.
     async fn ensure(self, wanted: &Config, replaced: &mut Vec<Config>) -> Result<Option<Change>, MeshError> {
         let changed = |differed| Some(Change { of: wanted.name.clone(), differed });
         let found = match self.config_of(&wanted.name).await? {
@@ -276,7 +282,7 @@ impl Provision {
         Ok(())
     }
 
-    /// These options over what the mesh has.
+    /// Merges these options into the current settings of the mesh.
     fn over(&self, have: Option<Settings>, format: u32) -> Settings {
         Settings {
             version: Settings::VERSION,
@@ -315,7 +321,7 @@ fn base(name: String, subjects: Vec<String>, purpose: &str, settings: &Settings)
         max_messages: -1,
         max_messages_per_subject: -1,
         metadata: [("owner".to_owned(), "sinew".to_owned())].into(),
-        // A message that does not fit is refused, never another one dropped for it, unless said otherwise below.
+        // By default, a full stream rejects new messages and keeps the old ones.
         discard: DiscardPolicy::New,
         ..Config::default()
     }
@@ -337,7 +343,7 @@ fn stream_config(namespace: &str, stream: &Stream, settings: &Settings) -> Confi
             Retention::TwiceConfigured => Duration::from_secs(settings.retention.saturating_mul(2)),
         },
         deny_delete: settings.format == first_format() && (source_of_truth || stream.kind == "HISTORY"),
-        // The journal is read at its leader only: a follower may not have the last commit yet.
+        // The journal is read at its leader only: a follower may lack the last commit.
         allow_direct: !source_of_truth,
         allow_message_ttl: stream.has_message_ttl(),
         mirror: mirrored.map(|name| Source { name, ..Source::default() }),
@@ -350,9 +356,9 @@ fn fleet_config(namespace: &str, settings: &Settings) -> Config {
     Config {
         max_messages_per_subject: 1,
         deny_delete: true,
-        // One key can be read by those who may read no other: clients need the number of shards.
+        // Clients read the number of shards by direct get; they may not read other keys.
         allow_direct: true,
-        // Heartbeats of executors that are gone leave by themselves.
+        // Heartbeats of executors that are gone expire.
         allow_message_ttl: true,
         max_bytes: -1,
         ..base(
@@ -370,7 +376,7 @@ fn plans_config(namespace: &str, settings: &Settings) -> Config {
     Config { allow_direct: true, ..base(format!("OBJ_{bucket}"), subjects, "plans, by digest", settings) }
 }
 
-/// Returns the settings of a stream that the mesh depends on, each with its value as text.
+/// Returns the stream settings that the mesh depends on, each with its value as text.
 fn traits(config: &Config) -> [(&'static str, String); 20] {
     let limit = |limit: i64| if limit <= 0 { "unlimited".to_owned() } else { limit.to_string() };
     let subjects: BTreeSet<_> = config.subjects.iter().map(String::as_str).collect();

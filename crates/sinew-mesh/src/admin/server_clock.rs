@@ -1,4 +1,4 @@
-//! The clock of the server that stamps the journals.
+//! The clock of the server that timestamps the journals.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::admin::MeshAdmin;
 use crate::error::MeshError;
 use crate::stream::pull::{answer, milliseconds, unreachable};
 
-/// How long one request to the server may take.
+/// Timeout of one request to the server.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// The server's clock.
@@ -22,14 +22,15 @@ pub struct ServerClock {
 }
 
 impl ServerClock {
-    /// The server's time now: what it said, and what has passed here since. Milliseconds since 1970 UTC.
+    /// Returns the server's current time: the reported time plus the time since. Milliseconds since
+    /// 1970 UTC.
     pub fn now(&self) -> u64 {
         self.at.saturating_add(u64::try_from(self.read.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 }
 
 impl MeshAdmin<'_> {
-    /// The clock of the server that stamps the journals.
+    /// Reads the clock of the server that timestamps the journals.
     pub async fn server_clock(self) -> Result<ServerClock, MeshError> {
         const WHAT: &str = "read the server's time";
         #[derive(Deserialize)]
@@ -51,7 +52,8 @@ impl MeshAdmin<'_> {
             };
         let at = async_nats::datetime::parse_rfc3339(&stamped.ts)
             .map_err(|error| MeshError::Malformed { what: "the server's time", reason: error.to_string() })?;
-        // It was said somewhere between the question and the answer; the middle is off by half the way at most.
+        // The server read its clock between request and reply; the midpoint is off by at most half
+        // the round trip.
         Ok(ServerClock { at: milliseconds(at), read: sent + sent.elapsed() / 2 })
     }
 }

@@ -3,7 +3,7 @@ use std::fs;
 
 use super::*;
 
-/// A user's configuration folder with these contexts, and the variables of a process.
+/// A user's configuration folder with these contexts, and the environment of a process.
 struct World {
     home: tempfile::TempDir,
     variables: BTreeMap<&'static str, String>,
@@ -71,7 +71,7 @@ fn given_before_environment_before_context_before_localhost() {
         // A selected context's password is for its server.
         (selected(&[]), url("y"), "y:4222 (as given) | nobody"),
         (selected(&[("NATS_URL", "x")]), Connect::default(), "x:4222 (from NATS_URL) | nobody"),
-        // A context that is named must exist.
+        // A named context must exist.
         (selected(&[("NATS_CONTEXT", "prod")]), url("y"), "y:4222 (as given) | user pat secret"),
         (
             selected(&[("NATS_CONTEXT", "keys")]),
@@ -81,7 +81,7 @@ fn given_before_environment_before_context_before_localhost() {
         (selected(&[("NATS_CONTEXT", "keys")]), context("token"), "a:1,b:2 (from context token) | token t"),
         (plain(&[]), context("jwt"), "a:4222 (from context jwt) | jwt j s"),
         (plain(&[]), context("nowhere"), "localhost:4222 (the default) | user pat secret"),
-        // Credentials come from one place.
+        // Credentials come from one source.
         (selected(&[("NATS_CREDS", "/c")]), Connect::default(), "prod:4333 (from context prod) | creds /c"),
         (
             selected(&[("NATS_USER", "u"), ("NATS_PASSWORD", "p")]),

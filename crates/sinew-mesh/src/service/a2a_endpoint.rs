@@ -28,44 +28,46 @@ use crate::micro::Listed;
 use crate::rpc::{RpcReply, RpcRequest, RpcServer};
 use crate::service::waiting_calls::WaitingCalls;
 
-/// Calls that one process answers at once.
+/// Limit of calls that one process answers concurrently.
 const MAX_CALLS: usize = 4_096;
-/// Answer to requests for webhooks.
+/// Reply to requests for webhooks.
 const NO_PUSH: &str = "push notifications are not supported on the mesh; subscribe to the task's progress";
-/// Answer to requests for an extended card.
+/// Reply to requests for an extended card.
 const ONE_CARD: &str = "no extended card exists; all callers get the same card";
 
 /// Caller and headers of a call.
 #[derive(Debug)]
 pub struct A2aCall {
-    /// Caller, as the subject names it.
+    /// Caller in the subject.
     pub caller: Token,
-    /// Headers without commands to the server.
+    /// Headers, except those with commands to the server.
     pub headers: HeaderMap,
-    /// Body as it came; empty once the call waits.
+    /// Body as received; empty once the call waits.
     body: Mutex<Bytes>,
-    /// Its place among the calls that are answered.
+    /// Permit of a call that is being answered.
     place: Mutex<Option<OwnedSemaphorePermit>>,
     waiting: Arc<WaitingCalls>,
 }
 
 impl A2aCall {
-    /// Waits for a task, without a place among the calls that are answered. `None` if too many calls wait and this one has
-    /// waited longest: it is answered with the task as it is, because its caller may have gone.
+    /// Waits for a task and releases the permit of the call. `None` if too many calls wait and this
+    /// one has waited longest: reply with the current task, because the caller may have
+    /// disconnected.
     pub async fn wait<T>(&self, settled: impl Future<Output = T>) -> Option<T> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // A call may wait for long, and its body be large.
+        // A call may wait for a long time, and its body may be large.
         self.body.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.waiting.wait(&self.caller, settled).await
     }
 
-    /// The body as it came, JSON-RPC, for another process to answer; empty once the call waits.
+    /// Returns the JSON-RPC body as received, for another process to answer; empty once the call
+    /// waits.
     pub fn body(&self) -> Bytes {
         self.body.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Places for the calls of one process: those that are answered, and those that wait.
+/// Limits of one process: calls that are being answered, and calls that wait.
 #[derive(Clone, Debug)]
 pub struct CallPermits {
     answering: Arc<Semaphore>,
@@ -78,14 +80,14 @@ impl Default for CallPermits {
     }
 }
 
-/// Moment at which a message is answered.
+/// Time of the reply to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerMoment {
-    /// Once the task has ended, or waits for somebody.
+    /// When the task has ended or requires input.
     Settled,
-    /// Once the task is there.
+    /// When the task exists.
     Begun,
-    /// Once the task is there; its events follow on the task's progress.
+    /// When the task exists; its events are published as the task's progress.
     Streamed,
 }
 
@@ -97,12 +99,12 @@ pub struct A2aAnswer {
 }
 
 impl A2aAnswer {
-    /// An answer with this result.
+    /// Creates a reply with this result.
     pub fn of(result: &impl Serialize) -> Self {
         Self { result: raw(result), seq: None }
     }
 
-    /// The answer of an operation that names its kind of result: a task.
+    /// Creates a reply with a task, whose result names its kind.
     pub fn of_task(task: &impl Serialize) -> Self {
         #[derive(Serialize)]
         struct NamedTask<'a, T> {
@@ -111,12 +113,12 @@ impl A2aAnswer {
         Self::of(&NamedTask { task })
     }
 
-    /// The result as its type.
+    /// Deserializes the result.
     pub fn read<T: serde::de::DeserializeOwned>(&self) -> serde_json::Result<T> {
         serde_json::from_str(self.result.get())
     }
 
-    /// The same answer, which contains everything up to the event of this number.
+    /// Returns the same reply with the number of the last event that it includes.
     #[must_use]
     pub fn with_seq(mut self, seq: u64) -> Self {
         self.seq = Some(seq);
@@ -127,13 +129,13 @@ impl A2aAnswer {
 /// Outcome of an operation.
 pub type A2aOutcome = Result<A2aAnswer, A2aError>;
 
-/// The operations of A2A behind an endpoint, with parameters that were read. Operations about webhooks and extended cards
-/// never arrive here.
+/// Operations of an A2A endpoint, with parsed parameters. Operations on webhooks and extended cards
+/// are handled before.
 pub trait A2aService: Send + Sync + 'static {
     /// Returns the public card.
     fn card(&self) -> impl Future<Output = Result<AgentCard, A2aError>> + Send;
 
-    /// Takes a message with an id and at least one part, and answers at this moment.
+    /// Accepts a message with an id and at least one part, and replies at this time.
     fn send_message(
         &self,
         call: &A2aCall,
@@ -141,40 +143,41 @@ pub trait A2aService: Send + Sync + 'static {
         moment: AnswerMoment,
     ) -> impl Future<Output = A2aOutcome> + Send;
 
-    /// Answers with a task of the caller.
+    /// Returns a task of the caller.
     fn get_task(&self, call: &A2aCall, params: TaskQueryParams) -> impl Future<Output = A2aOutcome> + Send;
 
-    /// Answers with a page of the caller's tasks.
+    /// Returns a page of the caller's tasks.
     fn list_tasks(&self, call: &A2aCall, params: ListTasksParams) -> impl Future<Output = A2aOutcome> + Send;
 
-    /// Cancels a task of the caller, and answers once it has ended.
+    /// Cancels a task of the caller, and replies once it has ended.
     fn cancel_task(
         &self,
         call: &A2aCall,
         params: CancelTaskParams,
     ) -> impl Future<Output = A2aOutcome> + Send;
 
-    /// Answers with an open task of the caller, whose events follow on the task's progress.
+    /// Returns an open task of the caller, whose events are published as the task's progress.
     fn subscribe(&self, call: &A2aCall, params: TaskIdParams) -> impl Future<Output = A2aOutcome> + Send;
 
-    /// Returns the refusal of calls that are found after the endpoint was closed; `None` if they are answered like others.
+    /// Returns the error for calls that arrived after the endpoint closed; `None` to answer them
+    /// normally.
     fn late_refusal(&self) -> Option<A2aError> {
         None
     }
 }
 
-/// An endpoint: its calls, and the service that answers them.
+/// Endpoint that reads calls and passes them to a service.
 pub struct A2aEndpoint<S> {
     service: Arc<S>,
     calls: RpcServer,
-    /// Entry for `nats micro`, if the endpoint is listed; counts calls.
+    /// Entry for `nats micro`, if the endpoint is listed; it counts calls.
     listed: Option<Arc<Listed>>,
     places: CallPermits,
     answering: TaskTracker,
 }
 
 impl<S: A2aService> A2aEndpoint<S> {
-    /// The endpoint over these calls.
+    /// Creates an endpoint for these calls.
     pub fn new(service: Arc<S>, calls: RpcServer, listed: Option<Listed>) -> Self {
         Self {
             service,
@@ -185,21 +188,22 @@ impl<S: A2aService> A2aEndpoint<S> {
         }
     }
 
-    /// The same endpoint, which shares its places with others of the process.
+    /// Shares the limits with other endpoints of the process.
     #[must_use]
     pub fn within(mut self, places: CallPermits) -> Self {
         self.places = places;
         self
     }
 
-    /// The same endpoint, whose answers are counted among the work that goes on.
+    /// Tracks calls that are being answered.
     #[must_use]
     pub fn tracked_by(mut self, answering: TaskTracker) -> Self {
         self.answering = answering;
         self
     }
 
-    /// Answers calls until `closed` fires, then those that have arrived by then. Answers under way go on.
+    /// Answers calls until `closed` fires, then those that have arrived by then. Calls in progress
+    /// continue.
     pub async fn serve(mut self, closed: CancellationToken) {
         loop {
             let call = tokio::select! {
@@ -233,7 +237,7 @@ impl<S: A2aService> A2aEndpoint<S> {
 }
 
 impl CallPermits {
-    /// A call that has a place; its headers and body are still those of the request.
+    /// Creates a call with a permit; headers and body are still those of the request.
     fn call(&self, request: &RpcRequest, place: OwnedSemaphorePermit) -> A2aCall {
         A2aCall {
             caller: request.caller.clone(),
@@ -245,7 +249,7 @@ impl CallPermits {
     }
 }
 
-/// Answers calls that other processes of an agent took, checked and passed on.
+/// Answers calls that other processes of an agent received, checked and forwarded.
 pub struct ForwardedCalls<S> {
     service: Arc<S>,
     places: CallPermits,
@@ -253,12 +257,12 @@ pub struct ForwardedCalls<S> {
 }
 
 impl<S: A2aService> ForwardedCalls<S> {
-    /// Calls that this service answers, counted among the work that goes on.
+    /// Creates an answerer with this service; `answering` tracks calls in progress.
     pub fn new(service: Arc<S>, answering: TaskTracker) -> Self {
         Self { service, places: CallPermits::default(), answering }
     }
 
-    /// Has a call answered; refuses it if too many are being answered.
+    /// Answers a call; rejects it if too many are in progress.
     pub fn take(&self, call: RpcRequest) {
         let Ok(place) = Arc::clone(&self.places.answering).try_acquire_owned() else {
             let text = "the process that holds the task is at its limit of concurrent calls";
@@ -280,9 +284,9 @@ impl<S> std::fmt::Debug for ForwardedCalls<S> {
     }
 }
 
-/// The outcome of a call that another process of the agent answered.
+/// Returns the outcome of a call that another process of the agent answered.
 pub fn relayed_outcome(reply: &RpcReply) -> A2aOutcome {
-    /// The result of an answer, which stays text.
+    /// Result of a reply, which remains text.
     #[derive(Deserialize)]
     struct ResultMember<'a> {
         #[serde(borrow, default)]
@@ -318,7 +322,7 @@ async fn answer<S: A2aService>(
         }
     };
     if let Some(listed) = listed {
-        // The message may quote the task, and everybody may ask for the figures.
+        // The message may quote the task, and everyone may read the statistics.
         let error = outcome.as_ref().err().map(|error| error.code.to_string());
         listed.answered(began.elapsed(), error.as_deref());
     }
@@ -344,7 +348,7 @@ async fn respond(call: RpcRequest, id: Value, outcome: A2aOutcome) {
     }
 }
 
-/// Reads a call, if the endpoint understands it.
+/// Parses a call.
 fn read_call(call: &RpcRequest) -> Result<Request, Refused> {
     let request = Request::read(&call.body)?;
     let refused = |error: A2aError| Refused { id: request.id.clone(), error: Box::new(error) };
@@ -353,7 +357,7 @@ fn read_call(call: &RpcRequest) -> Result<Request, Refused> {
     }
     let text = |name: &str| call.headers.get(name).map(HeaderValue::as_str);
     check_headers(text(header::A2A_VERSION), text(header::CONTENT_TYPE)).map_err(refused)?;
-    // Permissions are given by subject: what the body asks for must be what the caller may ask for.
+    // Permissions apply to subjects, so the body must not name another method than the subject.
     if request.method.as_str() == call.method {
         return Ok(request);
     }
@@ -389,7 +393,7 @@ async fn perform<S: A2aService>(service: &S, call: &A2aCall, request: Request) -
     }
 }
 
-/// Reads a message, if it has what every endpoint needs.
+/// Parses a message, and checks what every endpoint requires.
 fn read_message(request: &Request) -> Result<SendMessageRequest, A2aError> {
     let params: SendMessageRequest = request.params()?;
     if params.message.parts.is_empty() || params.message.id.0.is_empty() {

@@ -25,32 +25,32 @@ use crate::{Mesh, MeshError};
 
 /// Operations of a micro service.
 const VERBS: [&str; 3] = ["PING", "INFO", "STATS"];
-/// Most questions that are answered in a burst by one service, or by all together.
+/// Maximum number of replies in a burst, by one service or by all together.
 const MAX_BURST: u32 = 64;
-/// Mean time between answered questions beyond a burst; more are passed over.
+/// Mean time between replies beyond a burst; further queries are ignored.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A service that is listed; until it is dropped.
+/// Listing of a service, until it is dropped.
 #[derive(Debug)]
 pub struct Listed {
     service: Arc<ListedService>,
-    /// Services of the connection, which forget this one.
+    /// Services of the connection; this one is removed on drop.
     listing: Arc<ServiceListing>,
-    /// Answers questions to this service.
+    /// Replies to queries to this service.
     _answering: JoinSet<()>,
-    /// Answers questions to all services of the connection.
+    /// Replies to queries to all services of the connection.
     _answering_all: Arc<JoinSet<()>>,
 }
 
 impl MeshServices<'_> {
-    /// Lists the direct door of an agent. `about` is asked whenever somebody wants to know.
+    /// Lists an agent's endpoint for direct calls. `about` is called for every query.
     pub async fn list_agent(
         self,
         agent: &str,
         about: impl Fn() -> About + Send + Sync + 'static,
     ) -> Result<Listed, MeshError> {
         let name = Token::of(agent).to_string();
-        // Everybody may ask for the id: it must say nothing about other ids of this process.
+        // Everyone can query the id, so it must not reveal other ids of this process.
         let id = random_token();
         let questions = hear_questions(self.mesh, &[format!(".{name}"), format!(".{name}.{id}")]).await?;
         let door = sinew_protocol::subject::below(self.mesh.namespace(), &["rpc", &name]);
@@ -72,7 +72,7 @@ impl MeshServices<'_> {
     }
 }
 
-/// Returns the tasks that answer questions to all services: new ones if there are none.
+/// Returns the tasks that reply to queries to all services; starts them if none run.
 async fn answer_all(listing: &Arc<ServiceListing>, mesh: &Mesh) -> Result<Arc<JoinSet<()>>, MeshError> {
     let mut answering = listing.answering.lock().await;
     if let Some(running) = answering.upgrade() {
@@ -93,7 +93,7 @@ impl Drop for Listed {
     }
 }
 
-/// Subscribes to the three questions, each with these ends of its subject.
+/// Subscribes to the three queries, each with these subject suffixes.
 async fn hear_questions(mesh: &Mesh, ends: &[String]) -> Result<Vec<MeshSubscription>, MeshError> {
     let mut questions = Vec::new();
     for verb in VERBS {
@@ -105,7 +105,7 @@ async fn hear_questions(mesh: &Mesh, ends: &[String]) -> Result<Vec<MeshSubscrip
 }
 
 impl Listed {
-    /// Counts a call that was answered.
+    /// Counts an answered call.
     pub fn answered(&self, took: Duration, error: Option<&str>) {
         let mut figures = self.service.figures.lock().unwrap_or_else(PoisonError::into_inner);
         figures.calls += 1;
@@ -117,7 +117,7 @@ impl Listed {
     }
 }
 
-/// Answers questions, each in the name of `services`.
+/// Replies to queries, once for each of `services`.
 async fn answer(
     mesh: Mesh,
     questions: Vec<MeshSubscription>,
@@ -143,7 +143,7 @@ async fn answer(
     }
 }
 
-/// Questions that may be answered now: floods of them must not use up the connection.
+/// Rate limit of replies: a flood of queries must not use up the connection.
 struct AnswerBudget {
     left: u32,
     filled: Instant,
@@ -154,7 +154,7 @@ impl AnswerBudget {
         Self { left: MAX_BURST, filled: now }
     }
 
-    /// Takes one answer from the budget. False: there is none left.
+    /// Takes one reply from the budget; returns false if it is exhausted.
     fn take(&mut self, now: Instant) -> bool {
         let elapsed = now.saturating_duration_since(self.filled);
         let earned = u32::try_from(elapsed.as_nanos() / ANSWER_INTERVAL.as_nanos()).unwrap_or(u32::MAX);
@@ -170,7 +170,7 @@ impl AnswerBudget {
     }
 }
 
-/// The time, as services tell it.
+/// Returns the current time in the format of micro services.
 fn now() -> String {
     let now = time::OffsetDateTime::now_utc();
     let ((year, month, day), (hour, minute, second)) = (now.to_calendar_date(), now.to_hms());

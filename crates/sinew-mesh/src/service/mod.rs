@@ -14,33 +14,33 @@ use crate::error::MeshError;
 use crate::mesh::Mesh;
 use crate::stream::listen::MeshSubscription;
 
-/// Services of a mesh that answer requests, and the requests to them.
+/// Request and reply on a mesh: services, and requests to them.
 #[derive(Clone, Copy, Debug)]
 pub struct MeshServices<'a> {
     mesh: &'a Mesh,
 }
 
 impl Mesh {
-    /// Returns the services of this mesh that answer requests.
+    /// Returns the request and reply services of this mesh.
     pub fn services(&self) -> MeshServices<'_> {
         MeshServices { mesh: self }
     }
 }
 
 impl MeshServices<'_> {
-    /// Subscribes to a subject. The subscription is on its way when this returns: the server knows of it before it reads
-    /// what this connection sends next.
+    /// Subscribes to a subject. The server processes the subscription before anything that this
+    /// connection sends afterwards.
     pub async fn listen(self, subject: String) -> Result<MeshSubscription, MeshError> {
         self.mesh.listen(subject).await
     }
 
-    /// Waits until another connection is used than when this was called.
+    /// Waits until the current connection is replaced.
     pub fn renewed(self) -> impl Future<Output = ()> + Send + 'static {
         self.mesh.renewed()
     }
 
-    /// Returns whether an answer may be published to a subject that a request names: to where a caller listens, never to
-    /// a subject of the mesh or of the server.
+    /// Returns whether a reply may be published to the subject that a request names: to inboxes of
+    /// callers, never to subjects of the mesh or of the server.
     pub fn may_answer(self, reply: &str) -> bool {
         self.mesh.may_answer(reply)
     }

@@ -21,50 +21,50 @@ use crate::stream::pull::redirected;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError, crash};
 
-/// How long a request waits for its place in a connection that is busy or away.
+/// Time for queuing a request on a connection that is busy or lost.
 const SEND_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Sends tasks to node endpoints and hears the answers.
+/// Sends tasks to node endpoints and receives the replies.
 #[derive(Debug)]
 pub struct NodeCaller {
     mesh: Mesh,
-    /// Subject below which answers are heard; only agents that were asked know it.
+    /// Prefix of the reply subjects; only called agents know it.
     inbox: String,
     answers: MeshSubscription,
     subjects: HashMap<String, async_nats::Subject>,
 }
 
-/// A message that came back for a task.
+/// Reply to a task.
 #[derive(Clone, Debug)]
 pub struct NodeReply {
     /// Token of the task.
     pub token: ResultToken,
-    /// The answer, or why there is none.
+    /// The reply, or the reason why it is missing.
     pub said: NodeReplyBody,
 }
 
-/// The answer to a task, or why there is none.
+/// Body of a reply, or the reason why it is missing.
 #[derive(Clone, Debug)]
 pub enum NodeReplyBody {
-    /// The answer.
+    /// The reply.
     Answer(Bytes),
-    /// No replica of the agent listens; the task was not delivered.
+    /// No responders; the task was not delivered.
     NobodyListens,
-    /// The answer cannot be read off the wire.
+    /// The reply is malformed on the wire.
     Unreadable(String),
 }
 
-/// Tasks that reach one replica of an agent at its node endpoint.
+/// Tasks for one replica of an agent at its node endpoint.
 #[derive(Debug)]
 pub struct NodeEndpoint {
     mesh: Mesh,
     requests: MeshSubscription,
 }
 
-/// A task as it arrives at a node endpoint.
+/// Task as received at a node endpoint.
 #[derive(Clone, Debug)]
 pub struct NodeTask {
-    /// Subject for the answer.
+    /// Subject for the reply.
     pub reply: async_nats::Subject,
     /// The request: a [`sinew_protocol::task::WorkflowNodeRequest`].
     pub body: Bytes,
@@ -73,7 +73,8 @@ pub struct NodeTask {
 }
 
 impl MeshServices<'_> {
-    /// Returns whether this connection may send tasks to node endpoints. Permissions of older versions do not say so.
+    /// Returns whether this connection may send tasks to node endpoints. Permissions of older
+    /// versions lack this right.
     pub async fn may_send_nodes(self) -> Result<bool, MeshError> {
         let any = self.mesh.subject(&Subject::Node { agent: Token::of("any") });
         Ok(self.mesh.rights().await?.is_none_or(|granted| granted.may_publish(&any)))
@@ -86,7 +87,7 @@ impl MeshServices<'_> {
         Ok(self.mesh.rights().await?.is_none_or(|granted| granted.may_subscribe(&right)))
     }
 
-    /// Opens the way for tasks to node endpoints.
+    /// Subscribes to replies from node endpoints, and returns the sender of tasks.
     pub async fn node_caller(self) -> Result<NodeCaller, MeshError> {
         let inbox = self.mesh.reply_inbox();
         let answers = self.mesh.listen(format!("{inbox}.*")).await?;
@@ -103,8 +104,9 @@ impl MeshServices<'_> {
 }
 
 impl NodeCaller {
-    /// Sends a task; false if the connection did not take it in time, so that it has to be sent again. `is_repeated` says that
-    /// it may have been sent before, so that the agent asks all its processes for it before it begins.
+    /// Sends a task; returns false if the connection did not accept it in time, so that it has to
+    /// be sent again. `is_repeated` states that it may have been sent before, so the agent queries
+    /// all its processes for it before it starts.
     pub async fn send(&mut self, agent: &str, token: &ResultToken, body: Bytes, is_repeated: bool) -> bool {
         let subject = if let Some(subject) = self.subjects.get(agent) {
             subject.clone()
@@ -125,7 +127,7 @@ impl NodeCaller {
             headers.insert(REPEATED, "1");
             line.client.publish_with_reply_and_headers(subject, reply, headers, body).await
         });
-        // A timer is made only for a connection that has no room at once.
+        // Only a connection that is not immediately ready needs a timer.
         let sent = match sending.as_mut().now_or_never() {
             Some(sent) => sent.is_ok(),
             None => matches!(timeout(SEND_TIMEOUT, sending).await, Ok(Ok(()))),
@@ -134,7 +136,7 @@ impl NodeCaller {
         sent
     }
 
-    /// Waits for the next answer; `None` when the connection was closed. May be given up and called again.
+    /// Waits for the next reply; `None` when the connection was closed. Cancel-safe.
     pub async fn next(&mut self) -> Option<NodeReply> {
         loop {
             let message = self.answers.next_any().await?;
@@ -144,12 +146,12 @@ impl NodeCaller {
         }
     }
 
-    /// Returns an answer that has come already.
+    /// Returns a reply that has already arrived.
     pub fn try_next(&mut self) -> Option<NodeReply> {
         self.next().now_or_never().flatten()
     }
 
-    /// Reads an answer; `None` for what nobody can have sent as an answer.
+    /// Reads a reply; `None` if the message cannot be one.
     fn read(&self, message: Message) -> Option<NodeReply> {
         let token = message.subject.strip_prefix(self.inbox.as_str())?.strip_prefix('.')?;
         let token = ResultToken::parse(token).ok()?;
@@ -165,14 +167,16 @@ impl NodeCaller {
         Some(NodeReply { token, said })
     }
 
-    /// Returns how often the connection was made; answers to what was sent on an older one are lost.
+    /// Returns how often the connection was established; replies to requests on an older one are
+    /// lost.
     pub fn connections(&self) -> u64 {
         self.mesh.connections()
     }
 }
 
 impl NodeEndpoint {
-    /// Waits for the next task; `None` when the connection was closed or [`NodeEndpoint::stop`] has let the last one through.
+    /// Waits for the next task; `None` when the connection was closed, or after the last task
+    /// before [`NodeEndpoint::stop`].
     pub async fn next(&mut self) -> Option<NodeTask> {
         loop {
             let message = self.requests.next().await?;
@@ -186,14 +190,14 @@ impl NodeEndpoint {
         }
     }
 
-    /// Takes no new tasks; those that are here already still come out of [`NodeEndpoint::next`].
+    /// Accepts no new tasks; [`NodeEndpoint::next`] still returns those that have arrived.
     pub fn stop(&mut self) -> impl Future<Output = Result<(), MeshError>> {
         self.requests.stop()
     }
 }
 
 impl MeshServices<'_> {
-    /// Answers a task that came to a node endpoint.
+    /// Replies to a task from a node endpoint.
     pub async fn answer_node(self, reply: async_nats::Subject, body: Bytes) -> Result<(), MeshError> {
         self.mesh.fits("an answer", &HeaderMap::new(), body.len())?;
         crash::point("reply.before");

@@ -19,59 +19,60 @@ use crate::service::MeshServices;
 use crate::stream::listen::MeshSubscription;
 use crate::{Mesh, MeshError};
 
-/// How long to wait for an owner's answer, unless told otherwise.
+/// Default timeout for an owner's reply.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of one part of an answer: small enough that other messages get through in between.
+/// Bytes of one part of a reply: small enough not to delay other messages.
 const PART: usize = 512 << 10;
-/// The largest answer that is gathered, in bytes.
+/// Maximum size of a complete reply, in bytes.
 const LARGEST_ANSWER: usize = 256 << 20;
 
-/// An owner's answer.
+/// An owner's reply.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// The open executions.
     Executions(Vec<Summary>),
-    /// The record of one, protobuf `ExecutionRecord`.
+    /// The record of one execution, protobuf `ExecutionRecord`.
     Record(Bytes),
     /// Verdicts on commands for one execution.
     Verdicts(Vec<Verdict>),
-    /// How the owner does, in its words.
+    /// Status of the owner.
     Status(Value),
     /// Whether the activation of a task failed or was cancelled.
     HasTaskFailed(bool),
-    /// There is none.
+    /// The owner has no reply.
     Error(QueryError),
 }
 
-/// The questions to one shard.
+/// Queries to one shard.
 #[derive(Debug)]
 pub struct ShardQueries {
     mesh: Mesh,
     messages: MeshSubscription,
 }
 
-/// One question, to be answered.
+/// Query that awaits a reply.
 #[derive(Debug)]
 pub struct ReceivedQuery {
-    /// The question.
+    /// The query.
     pub query: Query,
     mesh: Mesh,
     reply: async_nats::Subject,
 }
 
 impl MeshServices<'_> {
-    /// The questions to a shard; only its owner listens.
+    /// Subscribes to the queries to a shard; only its owner does.
     pub async fn serve_queries(self, shard: u32) -> Result<ShardQueries, MeshError> {
         let messages = self.mesh.listen(self.mesh.subject(&Subject::Query { shard })).await?;
         Ok(ShardQueries { mesh: self.mesh.clone(), messages })
     }
 
-    /// Asks the owner of a shard. [`MeshError::NobodyAnswers`] says that nobody owns it.
+    /// Queries the owner of a shard. [`MeshError::NobodyAnswers`] means that the shard has no
+    /// owner.
     pub async fn ask_shard(self, shard: u32, query: &Query) -> Result<Answer, MeshError> {
         self.ask_shard_within(shard, query, PATIENCE).await
     }
 
-    /// Like [`MeshServices::ask_shard`]; gives up when no part of the answer comes for `patience`.
+    /// Like [`MeshServices::ask_shard`]; fails if no part of the reply arrives within `patience`.
     pub async fn ask_shard_within(
         self,
         shard: u32,
@@ -116,7 +117,8 @@ impl MeshServices<'_> {
             let said = |name: &'static str| message.headers.as_ref()?.get(name).map(HeaderValue::as_str);
             let part = Part::parse(said(header::PART)).map_err(|error| malformed(error.to_string()))?;
             let record = said(header::CONTENT_TYPE) == Some(header::PROTOBUF);
-            // One publisher's messages keep their order, so anything else is another answer or a loss.
+            // Messages of one publisher stay in order, so anything else belongs to another reply or
+            // follows a loss.
             let taken = whole.take(part, message.payload.clone());
             if let Some(body) = taken.map_err(|error| malformed(error.to_string()))? {
                 return answer(query, body, record);
@@ -148,7 +150,8 @@ fn answer(query: &Query, body: Bytes, record: bool) -> Result<Answer, MeshError>
 }
 
 impl ShardQueries {
-    /// The next question; none when the connection was closed. What cannot be read is answered with an error.
+    /// Waits for the next query; `None` when the connection was closed. Replies to malformed
+    /// queries with an error.
     pub async fn next(&mut self) -> Option<ReceivedQuery> {
         loop {
             let message = self.messages.next().await?;
@@ -168,7 +171,7 @@ impl ShardQueries {
 }
 
 impl ReceivedQuery {
-    /// Answers, in as many parts as it takes.
+    /// Replies, in as many parts as necessary.
     pub async fn answer(self, answer: Answer) -> Result<(), MeshError> {
         let worded = |answer: query::Answer| (header::JSON, Bytes::from(answer.to_json()));
         let (kind, body) = match answer {

@@ -20,23 +20,23 @@ use crate::stream::pull::redirected;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError, trace};
 
-/// Token of a subject that every process of an agent hears.
+/// Subject token that addresses every process of an agent.
 const EVERY_PROCESS: &str = "all";
 
 /// A message to one process of an agent, or to all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplicaMessage {
-    /// A process begins. Each other one answers with [`ReplicaMessage::Here`].
+    /// A process starts. All others reply with [`ReplicaMessage::Here`].
     Hello {
-        /// The process that begins.
+        /// The process that starts.
         process: Token,
     },
-    /// A process is there.
+    /// A process is running.
     Here {
-        /// The process that is there.
+        /// The process that is running.
         process: Token,
-        /// Further processes that it knows; empty if nobody asked.
+        /// Further processes that it knows; empty without a request.
         #[serde(default)]
         others: Vec<Token>,
     },
@@ -45,31 +45,33 @@ pub enum ReplicaMessage {
         /// The process that has left.
         process: Token,
     },
-    /// A process asks whether this one holds a task; answered with a [`HolderAnswer`].
+    /// Query whether the receiver holds a task; the reply is a [`HolderAnswer`].
     Holds(TaskQuestion),
-    /// A process asks whether it may begin a task that it does not know; answered with a [`HolderAnswer`].
+    /// Query whether the sender may start a task that it does not know; the reply is a
+    /// [`HolderAnswer`].
     MayBegin {
         /// The task.
         #[serde(flatten)]
         question: TaskQuestion,
-        /// Processes that the asking one found gone.
+        /// Processes that the sender found gone.
         #[serde(default)]
         gone: Vec<Token>,
     },
-    /// A process was sent a task of an execution that may have been sent before. One that works on the task or has done it answers
-    /// with [`HolderAnswer::Held`], and the executor as well.
+    /// The sender received a task of an execution that may have been sent before. A process that
+    /// runs or has completed the task replies with [`HolderAnswer::Held`], and sends the executor
+    /// its result.
     WorksOn {
         /// The task.
         task: TaskId,
-        /// Subject where the executor waits for the result.
+        /// Subject on which the executor awaits the result.
         result: String,
     },
 }
 
-/// Question about a task of a caller.
+/// Query about a task of a caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskQuestion {
-    /// Process that asks.
+    /// Process that sends the query.
     pub process: Token,
     /// Caller that the task belongs to.
     pub caller: Token,
@@ -77,22 +79,23 @@ pub struct TaskQuestion {
     pub task: TaskId,
 }
 
-/// Answer to a question about a task.
+/// Reply to a query about a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HolderAnswer {
-    /// The process that answers holds the task.
+    /// The replying process holds the task.
     Held,
-    /// The process that answers does not hold the task.
+    /// The replying process does not hold the task.
     NotHeld,
-    /// This process may begin the task: the one that asks, or another one that asked before.
+    /// This process may start the task: the one that sent the query, or another one that did so
+    /// before.
     Begun {
-        /// Process that may begin the task.
+        /// Process that may start the task.
         by: Token,
     },
 }
 
-/// The way of one process to the others of its agent. Clones share it.
+/// Link of one process to the others of its agent. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ReplicaLink {
     mesh: Mesh,
@@ -100,7 +103,7 @@ pub struct ReplicaLink {
     process: Token,
 }
 
-/// Messages and calls that reach one process from the others of its agent.
+/// Messages and calls to one process from the others of its agent.
 #[derive(Debug)]
 pub struct ReplicaEndpoint {
     mesh: Mesh,
@@ -108,18 +111,18 @@ pub struct ReplicaEndpoint {
     to_process: MeshSubscription,
 }
 
-/// A message or a call of another process.
+/// A message or a call from another process.
 #[derive(Debug)]
 pub enum ReplicaDelivery {
-    /// A message, and the subject for the answer if one is wanted.
+    /// A message, and the subject for a requested reply.
     Message(ReplicaMessage, Option<async_nats::Subject>),
-    /// A call that the other process took and checked. Its method is in the body only.
+    /// A call that the other process received and checked. Only the body contains its method.
     Call(RpcRequest),
 }
 
 impl MeshServices<'_> {
-    /// Returns whether this connection may exchange messages among the processes of an agent. Permissions of older versions do
-    /// not say so.
+    /// Returns whether this connection may exchange messages among the processes of an agent.
+    /// Permissions of older versions lack this right.
     pub async fn may_link_replicas(self, agent: &str) -> Result<bool, MeshError> {
         let agent = Token::of(agent);
         let any = self.mesh.subject(&Subject::Replica { agent, process: Token::of(EVERY_PROCESS) });
@@ -128,9 +131,9 @@ impl MeshServices<'_> {
         Ok(rights.is_none_or(|granted| granted.may_publish(&any) && granted.may_subscribe(&any)))
     }
 
-    /// Returns the way of a new process to the others of its agent. The process hears nothing yet.
+    /// Returns the link of a new process to the others of its agent. It receives nothing yet.
     pub fn replica_link(self, agent: &str) -> ReplicaLink {
-        // A token from hexadecimal digits is legal as it is.
+        // Hexadecimal digits form a valid token.
         let process = Token::of(&random_token());
         ReplicaLink { mesh: self.mesh.clone(), agent: Token::of(agent), process }
     }
@@ -142,7 +145,7 @@ impl ReplicaLink {
         &self.process
     }
 
-    /// Hears what is sent to this process and to all from now on.
+    /// Subscribes to messages to this process and to all processes.
     pub async fn listen(&self) -> Result<ReplicaEndpoint, MeshError> {
         Ok(ReplicaEndpoint {
             mesh: self.mesh.clone(),
@@ -151,7 +154,7 @@ impl ReplicaLink {
         })
     }
 
-    /// Sends a message to one process, or to all, this one included.
+    /// Sends a message to one process, or to all, including this one.
     pub async fn tell(&self, to: Option<&Token>, message: &ReplicaMessage) -> Result<(), MeshError> {
         let sent = self.mesh.client().publish(self.subject(to), to_bytes(message)).await;
         sent.map_err(|error| MeshError::Refused {
@@ -160,8 +163,8 @@ impl ReplicaLink {
         })
     }
 
-    /// Sends a message to one process, or to all, and waits for the first answer. [`MeshError::NobodyAnswers`] means that no
-    /// process listens there.
+    /// Sends a message to one process, or to all, and waits for the first reply.
+    /// [`MeshError::NobodyAnswers`] means that no such process is subscribed.
     pub async fn ask<T: DeserializeOwned>(
         &self,
         to: Option<&Token>,
@@ -175,7 +178,7 @@ impl ReplicaLink {
         })
     }
 
-    /// Has a call of this caller answered by another process.
+    /// Forwards a call of this caller to another process.
     pub async fn forward(
         &self,
         to: &Token,
@@ -188,7 +191,7 @@ impl ReplicaLink {
         self.request(Some(to), headers, body, timeout).await
     }
 
-    /// Answers a message.
+    /// Replies to a message.
     pub async fn answer(&self, reply: async_nats::Subject, answer: &impl Serialize) -> Result<(), MeshError> {
         let sent = self.mesh.client().publish(reply, to_bytes(answer)).await;
         sent.map_err(|error| MeshError::Refused { what: "reply to a process", reason: error.to_string() })
@@ -204,7 +207,7 @@ impl ReplicaLink {
         let what = || format!("a process of agent {}", self.agent);
         self.mesh.fits("a call", &headers, body.len())?;
         let subject = self.subject(to);
-        // Processes of one agent may all know where the others hear their answers.
+        // Processes of one agent may share knowledge of their reply inboxes.
         request_reply(&self.mesh, what, subject, headers, body, timeout, AnswerInbox::Shared).await
     }
 
@@ -215,7 +218,7 @@ impl ReplicaLink {
 }
 
 impl ReplicaEndpoint {
-    /// The next message or call; `None` when the connection was closed. May be given up and called again.
+    /// Waits for the next message or call; `None` when the connection was closed. Cancel-safe.
     pub async fn next(&mut self) -> Option<ReplicaDelivery> {
         loop {
             let message = tokio::select! {
@@ -228,10 +231,11 @@ impl ReplicaEndpoint {
         }
     }
 
-    /// Reads a message; `None` for what no process of the agent can have sent.
+    /// Reads a message; `None` if no process of the agent can have sent it.
     fn read(&self, message: async_nats::Message) -> Option<ReplicaDelivery> {
         let headers = message.headers.as_ref();
-        // A server that is made to deliver something here adds its own header, or a subject for the acknowledgement.
+        // If the server was made to publish something here, it added a header or an acknowledgement
+        // subject.
         let is_strange = headers
             .is_some_and(|headers| redirected(headers) || undeliverable(headers).is_some())
             || message.reply.as_ref().is_some_and(|reply| !self.mesh.may_answer(reply));
@@ -261,6 +265,6 @@ impl ReplicaEndpoint {
 }
 
 fn to_bytes(message: &impl Serialize) -> Bytes {
-    // Plain data with text keys can always be written.
+    // Serialization of plain data with text keys cannot fail.
     serde_json::to_vec(message).unwrap_or_default().into()
 }

@@ -17,10 +17,10 @@ use crate::stream::pull::answer;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError, crash, trace};
 
-/// Time beyond its own in which a request ends by itself.
+/// Additional time for a request to end by its own timeout.
 const GRACE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The calls that reach one replica of an agent.
+/// Calls to one replica of an agent.
 #[derive(Debug)]
 pub struct RpcServer {
     mesh: Mesh,
@@ -30,26 +30,27 @@ pub struct RpcServer {
 /// One call.
 #[derive(Debug)]
 pub struct RpcRequest {
-    /// The operation, for instance `SendMessage`; empty for a call that another process of the agent passes on.
+    /// Operation, for instance `SendMessage`; empty for a call that another process of the agent
+    /// forwards.
     pub method: String,
     /// Caller of the request.
     pub caller: Token,
-    /// The call's headers, without commands to the server.
+    /// Headers, except those with commands to the server.
     pub headers: HeaderMap,
-    /// The call's body: JSON-RPC.
+    /// JSON-RPC body.
     pub body: Bytes,
-    /// Why the call could not be read off the wire as it was sent; `None` for any other call.
+    /// Why the call was malformed on the wire; `None` for all other calls.
     pub defect: Option<String>,
     mesh: Mesh,
     reply: async_nats::Subject,
 }
 
-/// The answer to a call.
+/// Reply to a call.
 #[derive(Clone, Debug)]
 pub struct RpcReply {
-    /// Its headers, without commands to the server.
+    /// Headers, except those with commands to the server.
     pub headers: HeaderMap,
-    /// Its body: JSON-RPC.
+    /// JSON-RPC body.
     pub body: Bytes,
 }
 
@@ -59,8 +60,8 @@ fn rpc_subject(mesh: &Mesh, agent: &Token) -> String {
 }
 
 impl MeshServices<'_> {
-    /// Checks that this connection may hear the calls of an agent. A server that does not let it subscribe says so on the
-    /// connection only, and callers would wait for nobody.
+    /// Checks that this connection may receive the calls of an agent. A server that denies the
+    /// subscription reports it only on the connection, and callers would get no reply.
     ///
     /// # Errors
     ///
@@ -75,7 +76,7 @@ impl MeshServices<'_> {
         Err(self.mesh.forbidden(&DeniedOperation::Subscribe(subject, Some(agent.to_string()))))
     }
 
-    /// Serves an agent's direct door; replicas of one name share the calls.
+    /// Serves direct calls of an agent; replicas of one name share the calls.
     pub async fn serve_rpc(self, agent: &str) -> Result<RpcServer, MeshError> {
         let agent = Token::of(agent);
         let subject = rpc_subject(self.mesh, &agent);
@@ -83,8 +84,9 @@ impl MeshServices<'_> {
         Ok(RpcServer { mesh: self.mesh.clone(), calls })
     }
 
-    /// Calls an agent. [`MeshError::NobodyAnswers`] means that it was not called; after [`MeshError::NoAnswer`], and after
-    /// [`MeshError::Unreachable`] for a connection that was lost meanwhile, it may have been.
+    /// Calls an agent. [`MeshError::NobodyAnswers`] means that the call was not delivered; after
+    /// [`MeshError::NoAnswer`], and after [`MeshError::Unreachable`] for a connection that was lost
+    /// in the meantime, it may have been.
     pub async fn call_rpc(
         self,
         agent: &str,
@@ -101,7 +103,7 @@ impl MeshServices<'_> {
             caller: self.mesh.caller().clone(),
         });
         crash::point("rpc.before");
-        // The agent sees the subject for its answer, and must not learn from it where others answer.
+        // The agent sees the reply subject, and must not learn the inbox of other replies from it.
         let inbox = AnswerInbox::Own(self.mesh.reply_inbox());
         let reply = request_reply(self.mesh, what, subject, headers, body, timeout, inbox).await?;
         crash::point("rpc.after");
@@ -109,15 +111,15 @@ impl MeshServices<'_> {
     }
 }
 
-/// Where the answer to a request is heard.
+/// Inbox for the reply to a request.
 pub(super) enum AnswerInbox {
-    /// At this subject.
+    /// A separate subject.
     Own(String),
-    /// Where the connection hears answers to other requests too.
+    /// The connection's shared inbox.
     Shared,
 }
 
-/// Sends a request to an agent and waits for the answer.
+/// Sends a request to an agent and waits for the reply.
 pub(super) async fn request_reply(
     mesh: &Mesh,
     what: impl Fn() -> String,
@@ -132,7 +134,7 @@ pub(super) async fn request_reply(
         request = request.inbox(inbox);
     }
     let client = mesh.client();
-    // The request ends by itself in time; waited for is only that its connection lives so long.
+    // The request has its own timeout; this one only detects that its connection has ended.
     let wait = timeout.saturating_add(GRACE_TIMEOUT);
     let asked = answer(mesh, "call an agent", wait, client.send_request(subject.clone(), request));
     match mesh.permitted(&subject, asked).await?? {
@@ -156,7 +158,8 @@ pub(super) async fn request_reply(
 }
 
 impl RpcServer {
-    /// The next call; none when the connection was closed or [`RpcServer::stop`] has let the last one through.
+    /// Waits for the next call; `None` when the connection was closed, or after the last call
+    /// before [`RpcServer::stop`].
     pub async fn next(&mut self) -> Option<RpcRequest> {
         loop {
             let message = self.calls.next_any().await?;
@@ -178,14 +181,14 @@ impl RpcServer {
         }
     }
 
-    /// Takes no new calls; those that are here already still come out of [`RpcServer::next`].
+    /// Accepts no new calls; [`RpcServer::next`] still returns those that have arrived.
     pub async fn stop(&mut self) -> Result<(), MeshError> {
         self.calls.stop().await
     }
 }
 
 impl RpcRequest {
-    /// A call that another process of the agent passes on.
+    /// Creates a call that another process of the agent forwards.
     pub(super) fn forwarded(
         mesh: &Mesh,
         caller: Token,
@@ -196,7 +199,7 @@ impl RpcRequest {
         Self { method: String::new(), caller, headers, body, defect: None, mesh: mesh.clone(), reply }
     }
 
-    /// Publishes the answer.
+    /// Publishes the reply.
     pub async fn respond(self, headers: HeaderMap, body: Bytes) -> Result<(), MeshError> {
         self.mesh.fits("an answer", &headers, body.len())?;
         let sent = self.mesh.client().publish_with_headers(self.reply, headers, body).await;

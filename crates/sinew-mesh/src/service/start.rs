@@ -19,17 +19,17 @@ use crate::trace::TraceParent;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError, crash};
 
-/// How long an owner may take for its answer: it waits for its journal, which waits for a disk.
+/// Timeout of an owner's reply: it waits for a journal append, and so for a disk.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Starts that reach the owner of a shard.
+/// Start requests to the owner of a shard.
 #[derive(Debug)]
 pub struct StartRequests {
     mesh: Mesh,
     messages: MeshSubscription,
 }
 
-/// A start that waits for its answer.
+/// Start request that awaits its reply.
 #[derive(Clone, Debug)]
 pub struct StartRequest {
     /// The caller in the subject.
@@ -40,32 +40,33 @@ pub struct StartRequest {
     pub body: Bytes,
     /// Trace that the start belongs to; `None` without one.
     pub trace: Option<TraceParent>,
-    /// Subject for the answer.
+    /// Subject for the reply.
     pub reply: async_nats::Subject,
 }
 
 impl MeshServices<'_> {
-    /// Returns whether this connection may request starts. Permissions of older versions do not say so.
+    /// Returns whether this connection may request starts. Permissions of older versions lack this
+    /// right.
     pub async fn may_request_starts(self) -> Result<bool, MeshError> {
         let any = Subject::Start { shard: 0, caller: self.mesh.caller().clone(), id: Token::of("any") };
         let any = self.mesh.subject(&any);
         Ok(self.mesh.rights().await?.is_none_or(|granted| granted.may_publish(&any)))
     }
 
-    /// Returns whether this connection may take starts by request.
+    /// Returns whether this connection may serve start requests.
     pub async fn may_serve_starts(self) -> Result<bool, MeshError> {
         let all = below(self.mesh.namespace(), &["start", "0"]);
         Ok(self.mesh.rights().await?.is_none_or(|granted| granted.may_subscribe(&all)))
     }
 
-    /// Hears the starts of a shard; only its owner listens.
+    /// Subscribes to the start requests of a shard; only its owner does.
     pub async fn serve_starts(self, shard: u32) -> Result<StartRequests, MeshError> {
         let messages = self.mesh.listen(below(self.mesh.namespace(), &["start", &shard.to_string()])).await?;
         Ok(StartRequests { mesh: self.mesh.clone(), messages })
     }
 
-    /// Asks the owner of a shard to start an execution, as this connection's caller. `None` if there was no answer that can
-    /// be read: the start may be stored or not.
+    /// Requests the owner of a shard to start an execution, as this connection's caller. `None`
+    /// without a readable reply: the start may be stored or not.
     pub async fn request_start(
         self,
         shard: u32,
@@ -75,7 +76,7 @@ impl MeshServices<'_> {
     ) -> Result<Option<StartAnswer>, MeshError> {
         self.mesh.fits("a start", &headers, body.len())?;
         let subject = Subject::Start { shard, caller: self.mesh.caller().clone(), id: id.clone() };
-        // The wait below has a timer already.
+        // The wait below already has a timer.
         let request = Request::new().headers(headers).payload(body).timeout(None);
         let client = self.mesh.client();
         let asked = client.send_request(self.mesh.subject(&subject), request);
@@ -91,7 +92,7 @@ impl MeshServices<'_> {
         }
     }
 
-    /// Answers a start.
+    /// Replies to a start.
     pub async fn answer_start(
         self,
         reply: async_nats::Subject,
@@ -100,7 +101,7 @@ impl MeshServices<'_> {
         crash::point("start.committed");
         let sent = self.mesh.line().client.publish(reply, answer.to_json().into()).await;
         if crash::is_told() {
-            // Otherwise the process would end before the answer has left.
+            // Otherwise the process might end before the reply is sent.
             let _ = self.mesh.client().flush().await;
         }
         crash::point("start.answered");
@@ -112,7 +113,7 @@ impl MeshServices<'_> {
 }
 
 impl StartRequests {
-    /// Waits for the next start; `None` when the connection was closed. May be given up and called again.
+    /// Waits for the next start; `None` when the connection was closed. Cancel-safe.
     pub async fn next(&mut self) -> Option<StartRequest> {
         loop {
             let message = self.messages.next_any().await?;
@@ -122,17 +123,17 @@ impl StartRequests {
         }
     }
 
-    /// Returns a start that has come already.
+    /// Returns a start that has already arrived.
     pub fn try_next(&mut self) -> Option<StartRequest> {
         self.next().now_or_never().flatten()
     }
 
-    /// Takes no new starts; those that are here already still come out of [`StartRequests::try_next`].
+    /// Accepts no new starts; [`StartRequests::try_next`] still returns those that have arrived.
     pub async fn stop(&mut self) -> Result<(), MeshError> {
         self.messages.stop().await
     }
 
-    /// Reads a start; `None` for what nobody can have sent as one.
+    /// Reads a start; `None` if the message cannot be one.
     fn read(&self, message: Message) -> Option<StartRequest> {
         let headers = message.headers.as_ref();
         if headers.is_some_and(|headers| redirected(headers) || undeliverable(headers).is_some()) {

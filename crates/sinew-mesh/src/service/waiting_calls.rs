@@ -10,14 +10,14 @@ use std::sync::{Mutex, PoisonError};
 use sinew_protocol::Token;
 use tokio::sync::oneshot;
 
-/// Calls of one process that wait at once, and those of one caller among them.
+/// Limit of waiting calls of one process, and of one caller.
 const MAX_WAITING: (usize, usize) = (4_096, 1_024);
 
 /// The waiting calls of one process.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingCalls(Mutex<CallLists>);
 
-/// Waiting calls, for each caller in the order in which they came.
+/// Waiting calls, for each caller in order of arrival.
 #[derive(Debug, Default)]
 struct CallLists {
     by_caller: HashMap<Token, BTreeMap<u64, oneshot::Sender<()>>>,
@@ -26,7 +26,7 @@ struct CallLists {
 }
 
 impl WaitingCalls {
-    /// Waits for the end of some work. `None` if too many calls wait, and this one has waited longest.
+    /// Waits for a future. `None` if too many calls wait and this one has waited longest.
     pub(crate) async fn wait<T>(&self, caller: &Token, work: impl Future<Output = T>) -> Option<T> {
         let (entry, given_up) = self.enter(caller);
         let ended = tokio::select! {
@@ -55,7 +55,8 @@ impl WaitingCalls {
 }
 
 impl CallLists {
-    /// Gives up the oldest call of a caller with too many, or of the one with the most where there are too many in all.
+    /// Ends the oldest call of a caller over its limit, or of the caller with the most calls if the
+    /// total is over its limit.
     fn shorten(&mut self, caller: &Token) {
         let (all, of_caller) = MAX_WAITING;
         if self.by_caller.get(caller).is_some_and(|calls| calls.len() > of_caller) {
@@ -86,7 +87,7 @@ impl CallLists {
     }
 }
 
-/// A call in the list; it leaves when this is dropped.
+/// Entry of a waiting call, removed on drop.
 struct WaitingEntry<'a> {
     calls: &'a WaitingCalls,
     caller: &'a Token,
@@ -123,7 +124,8 @@ mod tests {
             .map(|caller| Box::pin(calls.wait(caller, pending::<()>())))
             .collect();
         assert!(waits.iter_mut().all(|wait| poll(wait.as_mut()).is_pending()));
-        // One more of the second caller ends its oldest; one of another caller ends the oldest of whoever has most.
+        // Another call of the second caller ends its oldest; one of another caller ends the oldest
+        // of the caller with the most.
         let mut more = pin!(calls.wait(&callers[1], pending::<()>()));
         assert_eq!(poll(more.as_mut()), Poll::Pending);
         let mut ended: Vec<usize> = (0..all).filter(|nth| poll(waits[*nth].as_mut()).is_ready()).collect();

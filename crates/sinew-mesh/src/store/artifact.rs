@@ -18,9 +18,9 @@ use crate::store::object::{StoredObject, digest_of};
 use crate::store::sealed::{ObjectLocation, SealedObjects};
 use crate::{Mesh, MeshError};
 
-/// The longest address, in bytes.
+/// Maximum length of an address, in bytes.
 const LONGEST_ADDRESS: usize = 4096;
-/// The longest media type, in bytes.
+/// Maximum length of a media type, in bytes.
 const LONGEST_MEDIA_TYPE: usize = 255;
 
 /// Owner of an artifact to store: agent, execution and task.
@@ -36,7 +36,7 @@ pub struct ArtifactOwner<'a> {
     pub task: &'a TaskId,
 }
 
-/// An artifact as it travels: what is known of it, and the part that holds or names its bytes.
+/// An artifact in a message: its description, and the part that contains or references its bytes.
 #[derive(Clone, Debug)]
 pub struct StoredArtifact {
     /// Description of the artifact.
@@ -54,18 +54,18 @@ pub struct PreparedArtifact {
 }
 
 impl PreparedArtifact {
-    /// The artifact as it will be once it is stored.
+    /// Returns the artifact as it will be stored.
     pub fn shown(&self) -> StoredArtifact {
         ready(self.artifact.clone())
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 }
 
-/// A media type that may stand in headers and tables.
+/// Returns a media type that is safe in headers and tables.
 fn plain_media_type(media_type: &str) -> Result<&str, MeshError> {
     let good = (1..=LONGEST_MEDIA_TYPE).contains(&media_type.len())
         && media_type.bytes().all(|b| (b' '..=b'~').contains(&b));
@@ -77,7 +77,7 @@ fn plain_media_type(media_type: &str) -> Result<&str, MeshError> {
 }
 
 impl Mesh {
-    /// The artifacts of this mesh.
+    /// Returns the artifacts of this mesh.
     pub fn artifacts(&self) -> ArtifactStore {
         ArtifactStore { mesh: self.clone(), objects: SealedObjects::new(self, "artifact") }
     }
@@ -91,7 +91,8 @@ pub struct ArtifactStore {
 }
 
 impl ArtifactStore {
-    /// Makes bytes ready to travel: inside the part up to the limit ([`sinew_protocol::stream::INLINE_LIMIT`]), else stored and named by address.
+    /// Prepares bytes for a message: inline up to the limit
+    /// ([`sinew_protocol::stream::INLINE_LIMIT`]), else stored and referenced by address.
     pub async fn put(
         &self,
         place: &ArtifactOwner<'_>,
@@ -119,7 +120,7 @@ impl ArtifactStore {
         self.store(self.prepare(place, name, version, media_type, bytes).await?).await
     }
 
-    /// Checks what can be known of an artifact before it is stored, and stores nothing.
+    /// Checks an artifact as far as possible before it is stored. Stores nothing.
     pub async fn prepare(
         &self,
         place: &ArtifactOwner<'_>,
@@ -145,7 +146,7 @@ impl ArtifactStore {
             sha256: meta.sha256.clone(),
             key: self.objects.place(place.execution, object).key,
         };
-        // An address that nobody can read again must not be handed out.
+        // Do not return an address that could not be parsed again.
         let text = address.to_string();
         if text.len() > LONGEST_ADDRESS || text.parse::<StoredAt>().as_ref() != Ok(&address) {
             return Err(BadArtifact::Address(text.chars().take(200).collect()).into());
@@ -153,14 +154,15 @@ impl ArtifactStore {
         Ok(PreparedArtifact { artifact: ResultArtifact::stored(meta, &address), address, bytes })
     }
 
-    /// Stores an artifact that was checked.
+    /// Stores a checked artifact.
     pub async fn store(&self, prepared: PreparedArtifact) -> Result<StoredArtifact, MeshError> {
         let PreparedArtifact { artifact, address, bytes } = prepared;
         self.objects.put(&place_of(&address), &bytes).await?;
         Ok(ready(artifact))
     }
 
-    /// The bytes of an artifact of a result, checked against what the result says of them.
+    /// Returns the bytes of an artifact of a result, verified against its description in the
+    /// result.
     pub async fn get(&self, artifact: &ResultArtifact) -> Result<Bytes, MeshError> {
         let (bytes, sha256) = match &artifact.content {
             Content::Url(address) => {
@@ -177,7 +179,8 @@ impl ArtifactStore {
         Ok(bytes)
     }
 
-    /// The bytes that a part holds or names. Bytes in the part are as true as its message.
+    /// Returns the bytes that a part contains or references. Inline bytes are as trustworthy as
+    /// their message.
     pub async fn get_part(&self, part: &Part) -> Result<Bytes, MeshError> {
         let content = Content::of(part)
             .map_err(|error| MeshError::Malformed { what: "an artifact", reason: error.to_string() })?;
@@ -187,17 +190,17 @@ impl ArtifactStore {
         }
     }
 
-    /// The bytes at an address that came as text.
+    /// Returns the bytes at an address in text form.
     pub async fn fetch(&self, address: &str) -> Result<Bytes, MeshError> {
         self.fetch_within(address, LARGEST_OBJECT).await
     }
 
-    /// The same for at most so many bytes: larger ones are not fetched.
+    /// Like [`ArtifactStore::fetch`], with a size limit: larger objects are not fetched.
     pub async fn fetch_within(&self, address: &str, max_bytes: usize) -> Result<Bytes, MeshError> {
         self.address_within(&parse_address(address)?, max_bytes).await
     }
 
-    /// The bytes at an address, which are those that its sha256 names.
+    /// Returns the bytes at an address, verified against its sha256.
     pub async fn get_address(&self, address: &StoredAt) -> Result<Bytes, MeshError> {
         self.address_within(address, LARGEST_OBJECT).await
     }
@@ -221,7 +224,7 @@ fn place_of(address: &StoredAt) -> ObjectLocation<'_> {
     ObjectLocation { execution: &address.execution, id: address.object(), key: address.key.clone() }
 }
 
-/// Reads an address that came as text.
+/// Parses an address.
 fn parse_address(address: &str) -> Result<StoredAt, BadArtifact> {
     if address.len() > LONGEST_ADDRESS {
         return Err(BadArtifact::Address(address.chars().take(200).collect()));

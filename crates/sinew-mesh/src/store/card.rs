@@ -30,19 +30,19 @@ use crate::stream::follow::{self, FollowedItem, Follower, Source, follow};
 use crate::stream::pull::{answer, milliseconds, unreachable};
 use crate::{Mesh, MeshError, log_limited};
 
-/// The most refused cards that are kept for people to look at.
+/// Maximum number of refused cards that are kept for operators.
 const MOST_REFUSED: usize = 1000;
-/// Limit of the agents that are listed as offline; those seen last come first.
+/// Maximum number of agents listed as offline; the most recently seen come first.
 const MAX_OFFLINE: usize = 1000;
-/// How long the server may take to remove a card.
+/// Timeout for the removal of a card.
 const RETIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A card that is believed.
+/// An accepted card.
 #[derive(Clone, Debug)]
 pub struct AnnouncedCard {
     /// The card, cleaned.
     pub card: AgentCard,
-    /// The bytes as the agent sent them, for whoever checks a signature.
+    /// The bytes as the agent published them, for signature checks.
     pub raw: Bytes,
 }
 
@@ -51,14 +51,14 @@ pub struct AnnouncedCard {
 pub struct OfflineCard {
     /// The card, cleaned.
     pub card: AgentCard,
-    /// Time since it was announced last.
+    /// Time since its last announcement.
     pub age: Duration,
 }
 
-/// A card that is not believed.
+/// A refused card.
 #[derive(Clone, Debug)]
 pub struct RefusedCard {
-    /// Agent whose subject the card came on.
+    /// Agent under whose subject the card was published.
     pub agent: Token,
     /// The rule it breaks.
     pub reason: BadCard,
@@ -78,25 +78,27 @@ impl Mesh {
 }
 
 impl CardDirectory<'_> {
-    /// Announces an agent; to be repeated every [`CARD_INTERVAL`](sinew_protocol::card::CARD_INTERVAL).
+    /// Announces an agent; must be repeated every
+    /// [`CARD_INTERVAL`](sinew_protocol::card::CARD_INTERVAL).
     pub async fn announce(self, card: &AgentCard) -> Result<(), MeshError> {
         let agent = Token::of(&card.name);
         let body = serde_json::to_vec(card)
             .map_err(|error| MeshError::Malformed { what: "the card", reason: error.to_string() })?;
-        // A card that readers would refuse must fail here, where the agent's operator sees it.
+        // A card that readers would refuse must fail here, so that the agent's operator sees the
+        // error.
         check(&agent, &body).map_err(|reason| MeshError::BadCard { agent: agent.to_string(), reason })?;
         let subject = self.mesh.subject(&Subject::Card { agent });
         object::store(self.mesh, "announce a card", subject, None, body.into()).await.map(drop)
     }
 
-    /// Says that an agent is gone, so that nobody waits for its card to grow old.
+    /// Announces that an agent is offline, so that its card does not have to expire.
     pub async fn retract(self, agent: &str) -> Result<(), MeshError> {
         let subject = self.mesh.subject(&Subject::Card { agent: Token::of(agent) });
         object::store(self.mesh, "retract a card", subject, None, Bytes::new()).await.map(drop)
     }
 
-    /// Returns the card of one agent, from any replica of the server; none if there is none or it is refused. For those who
-    /// may read single cards only.
+    /// Returns the card of one agent, from any replica of the server; `None` if it is missing or
+    /// refused. For users that may only read single cards.
     pub async fn get(self, agent: &Token) -> Result<Option<AgentCard>, MeshError> {
         let name = self.mesh.subject(&Subject::Card { agent: agent.clone() });
         let stored = self.mesh.stored(&stream_name("CARDS", self.mesh.namespace()), &name).await?;
@@ -106,9 +108,9 @@ impl CardDirectory<'_> {
         }))
     }
 
-    /// Returns the last cards of agents that are offline, by name: those that ended without retracting their card, until
-    /// they are retired or the retention of the mesh is over. Empty on a mesh that an older version provisioned, and for
-    /// users that may not read them.
+    /// Returns the last cards of offline agents, by name: those that ended without retracting their
+    /// card, until they are retired or the retention of the mesh has passed. Empty on a mesh that
+    /// an older version provisioned, and for users that may not read them.
     pub async fn offline(self, online: &Cards) -> Result<Vec<OfflineCard>, MeshError> {
         let (namespace, stream) = (self.mesh.namespace(), stream_name(AGENTS, self.mesh.namespace()));
         let filter = sinew_protocol::subject::below(namespace, &["card"]);
@@ -137,7 +139,7 @@ impl CardDirectory<'_> {
             true
         })
         .await?;
-        // An agent that was announced meanwhile is in the mirror, and in the view from here on.
+        // An agent that was announced in the meantime is in the mirror, and now in the view.
         online.current().await?;
         let mut found = Vec::from(found);
         found.retain(|one| online.get(&one.card.name).is_none());
@@ -145,7 +147,7 @@ impl CardDirectory<'_> {
         Ok(found)
     }
 
-    /// Forgets the last card of an agent that is offline.
+    /// Deletes the last card of an offline agent.
     pub async fn retire(self, agent: &Token) -> Result<(), MeshError> {
         const WHAT: &str = "retire an agent";
         let stream = stream_name(AGENTS, self.mesh.namespace());
@@ -169,7 +171,7 @@ impl CardDirectory<'_> {
         Ok(self.mesh.rights().await?.is_none_or(|granted| granted.may_publish(&call)))
     }
 
-    /// Follows the cards of the mesh from now on.
+    /// Follows the cards of the mesh.
     pub fn follow(self) -> Cards {
         self.follow_within(CARD_TTL)
     }
@@ -198,7 +200,7 @@ impl CardDirectory<'_> {
     }
 }
 
-/// The name of a stream of this kind; its own name in the table says the same.
+/// Returns the name of a stream of this kind.
 pub(crate) fn stream_name(kind: &'static str, namespace: &str) -> String {
     let mut streams = sinew_protocol::stream::STREAMS.iter();
     streams.find(|stream| stream.kind == kind).map_or_else(
@@ -207,7 +209,7 @@ pub(crate) fn stream_name(kind: &'static str, namespace: &str) -> String {
     )
 }
 
-/// A live view of the agents that are there. Clones share it; it ends with the last of them.
+/// A live view of the agents that are online. Clones share it; it ends with the last clone.
 #[derive(Clone)]
 pub struct Cards {
     shared: Arc<SharedCards>,
@@ -216,40 +218,40 @@ pub struct Cards {
 }
 
 impl Cards {
-    /// Waits until the view has seen everything that was there when it was made.
+    /// Waits until the view contains all cards that existed when it was created.
     pub async fn ready(&self) {
         self.follower.ready().await;
     }
 
-    /// Waits until the view has all cards that are stored now; an error if that is not known in
-    /// time, so that an agent without a card may be online all the same.
+    /// Waits until the view contains all cards that are stored now; an error if that is not known
+    /// in time: then an agent without a card may still be online.
     pub async fn current(&self) -> Result<(), MeshError> {
         self.follower.current().await
     }
 
-    /// The card of the agent with this name.
+    /// Returns the card of the agent with this name.
     pub fn get(&self, name: &str) -> Option<Arc<AnnouncedCard>> {
         self.by_token(&Token::of(name))
     }
 
-    /// The card of the agent with this token.
+    /// Returns the card of the agent with this token.
     pub fn by_token(&self, agent: &Token) -> Option<Arc<AnnouncedCard>> {
         self.shared.entries.get(agent).map(|entry| Arc::clone(&entry.announced))
     }
 
-    /// How long ago the agent was heard of.
+    /// Returns the time since the agent's last announcement.
     pub fn age(&self, name: &str) -> Option<Duration> {
         self.shared.entries.get(&Token::of(name)).map(|entry| entry.heard.elapsed())
     }
 
-    /// Everybody, by name.
+    /// Returns all cards, by name.
     pub fn list(&self) -> Vec<Arc<AnnouncedCard>> {
         let mut all: Vec<_> = self.shared.entries.iter().map(|entry| Arc::clone(&entry.announced)).collect();
         all.sort_by(|a, b| a.card.name.cmp(&b.card.name));
         all
     }
 
-    /// Cards that are kept out now, each with the rule it breaks, by agent.
+    /// Returns the currently refused cards, each with the violated rule, by agent.
     pub fn refused(&self) -> Vec<RefusedCard> {
         let refused = lock(&self.shared.refused);
         refused
@@ -258,19 +260,20 @@ impl Cards {
             .collect()
     }
 
-    /// How many bad cards have come since the view was made; one that is repeated unchanged counts once.
+    /// Returns the number of bad cards since the view was created; an unchanged repetition is not
+    /// counted.
     pub fn refusals(&self) -> u64 {
         self.shared.refusals.load(Ordering::Relaxed)
     }
 
-    /// Waits until something differs from what this handle was last told of: a card came, changed or went.
+    /// Waits for a change since the last call on this handle: a card was added, changed or removed.
     pub async fn changed(&mut self) {
         let _gone = self.changes.changed().await;
     }
 
     /// Waits for an agent's card.
     pub async fn wait_for(&self, name: &str) -> Arc<AnnouncedCard> {
-        // A handle of its own, so that waiting eats no change of the caller's.
+        // A separate receiver, so that waiting consumes no change of the caller's.
         let mut changes = self.shared.version.subscribe();
         loop {
             changes.mark_unchanged();
@@ -308,12 +311,12 @@ struct KeptCards {
     heard: Instant,
 }
 
-/// A poisoned lock only says that somebody panicked elsewhere; the map is whole after every statement.
+/// A poisoned lock only means a panic elsewhere; the map is consistent after every statement.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes the view.
+/// Writer of the view.
 struct CardBoard {
     shared: Arc<SharedCards>,
     namespace: String,
@@ -321,7 +324,7 @@ struct CardBoard {
     pass: u64,
     /// Whether a pass was read to its end.
     is_whole: bool,
-    /// When the stream was last in sight.
+    /// When the stream was last reachable.
     seen: Instant,
 }
 
@@ -340,7 +343,7 @@ impl CardBoard {
                 self.is_whole = true;
             }
             FollowedItem::Tick => {
-                // Before the first view is whole, silence means nothing.
+                // Before the first pass is complete, a missing card has no meaning.
                 if self.is_whole {
                     self.seen = Instant::now();
                     self.expire();
@@ -379,7 +382,7 @@ impl CardBoard {
         }
     }
 
-    /// The bad card has taken the place of the good one on the stream, so nobody is there any more.
+    /// The bad card has replaced the good one on the stream, so the agent counts as offline.
     fn refuse(&self, agent: &Token, reason: BadCard, body: &Bytes, at: Instant) {
         self.remove(agent);
         let raw = Bytes::copy_from_slice(&body[..body.len().min(LARGEST_CARD)]);
@@ -397,7 +400,7 @@ impl CardBoard {
         self.bump();
     }
 
-    /// After a time without sight: who was there then gets the same time again to be heard of.
+    /// After an outage, extends the lifetime of cards that this pass has not seen by its duration.
     fn forgive(&self, blind: Duration) {
         for mut entry in self.shared.entries.iter_mut().filter(|entry| entry.pass != self.pass) {
             entry.heard += blind;

@@ -24,12 +24,12 @@ use crate::stream::pull::{milliseconds, redirected};
 /// Header that marks a key of a NATS bucket as deleted.
 const OPERATION: &str = "KV-Operation";
 const DELETED: &str = "DEL";
-/// The word of an executor that never came back leaves the bucket after so much time.
+/// Lifetime of the heartbeat of an executor that does not return.
 const FORGOTTEN_AFTER: Duration = Duration::from_hours(24);
-/// Silence after which an executor counts as gone. Executors send a heartbeat each second, and take the shards of one that
-/// was silent for four.
+/// Time without heartbeats after which an executor counts as gone. Executors send one heartbeat per
+/// second, and take over the shards of an executor after four seconds without one.
 const MAX_SILENCE: Duration = Duration::from_secs(5);
-/// The most an executor says of itself, in bytes.
+/// Maximum size of a heartbeat, in bytes.
 const LARGEST_BEAT: usize = 64 * 1024;
 
 /// Heartbeat of an executor.
@@ -39,24 +39,25 @@ pub struct ExecutorHeartbeat {
     pub shards: Vec<u32>,
     /// Its version.
     pub version: String,
-    /// Its host and process, for people.
+    /// Host and process id, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub place: String,
-    /// Grows with every beat, so that two beats are never the same message.
+    /// Increases with every heartbeat, so that no two heartbeats are the same message.
     #[serde(default)]
     pub nth: u64,
 }
 
-/// An executor, by its last word.
+/// An executor, as of its last heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
     /// Its last heartbeat.
     pub beat: ExecutorHeartbeat,
-    /// Changes with every word.
+    /// Changes with every heartbeat.
     pub revision: u64,
-    /// How long it had been silent when somebody said the newest word in the bucket, by the broker's clock.
+    /// Age of its last heartbeat relative to the newest one in the bucket, by the broker's clock.
     pub silent: Duration,
-    /// When the server stored its last heartbeat, by the server's clock: milliseconds since 1970 UTC.
+    /// When the server stored its last heartbeat: milliseconds since 1970 UTC, by the server's
+    /// clock.
     pub heard_at: u64,
 }
 
@@ -65,7 +66,8 @@ pub struct Member {
 pub struct Snapshot {
     /// Last heartbeat of each executor.
     pub members: BTreeMap<String, Member>,
-    /// Owners of shards, with the revision that a claim must name. A shard nobody ever owned is not in it.
+    /// Owners of shards, with the revision that a claim must name. Shards that never had an owner
+    /// are missing.
     pub owners: BTreeMap<u32, (Option<String>, u64)>,
 }
 
@@ -81,35 +83,36 @@ struct ShardOwner {
 }
 
 impl Mesh {
-    /// The executors of this mesh.
+    /// Returns the executors of this mesh.
     pub fn fleet(&self) -> Fleet {
         Fleet { mesh: self.clone() }
     }
 }
 
 impl Fleet {
-    /// Says that an executor is there.
+    /// Publishes a heartbeat of an executor.
     pub async fn beat(&self, id: &str, beat: &ExecutorHeartbeat) -> Result<(), MeshError> {
         let body = serde_json::to_vec(beat)
             .map_err(|error| MeshError::Malformed { what: "a heartbeat", reason: error.to_string() })?;
         self.put(&fleet_key::executor(&Token::of(id)), HeaderMap::new(), body.into()).await
     }
 
-    /// Says that an executor leaves.
+    /// Removes an executor that leaves.
     pub async fn leave(&self, id: &str) -> Result<(), MeshError> {
         let mut headers = HeaderMap::new();
         headers.insert(OPERATION, DELETED);
         self.put(&fleet_key::executor(&Token::of(id)), headers, Bytes::new()).await
     }
 
-    /// Everything the bucket holds.
+    /// Reads the bucket.
     pub async fn look(&self) -> Result<Snapshot, MeshError> {
         let mut seen = Snapshot::default();
         let mut said = BTreeMap::new();
         let mut newest = None;
         let prefix = self.mesh.fleet_subject("").len();
-        // Not all of the bucket at once: operators look too, and must not see the executors' key. The shards first: an
-        // owner that is not among the living then was none when the living were counted, and claims are fenced.
+        // Do not read the whole bucket: operators call this, and must not see the executors' key.
+        // Read shards first: an owner that is then missing among the executors was already gone,
+        // and claims are fenced.
         for kind in ["shard", "executor"] {
             let (stream, keys) = (self.mesh.fleet_stream(), self.mesh.fleet_subject(&format!("{kind}.>")));
             sweep(&self.mesh, &stream, keys, DeliverPolicy::LastPerSubject, |message| {
@@ -131,14 +134,15 @@ impl Fleet {
         Ok(seen)
     }
 
-    /// Takes a shard whose record is at this revision (0: it has none); false if somebody else was faster.
+    /// Claims a shard whose record has this revision (0: no record); returns false if another
+    /// executor was faster.
     pub async fn claim(&self, shard: u32, id: &str, revision: u64) -> Result<bool, MeshError> {
         let body = serde_json::to_vec(&ShardOwner { owner: id.to_owned() })
             .map_err(|error| MeshError::Malformed { what: "a claim", reason: error.to_string() })?;
         Ok(self.mesh.put_at(&fleet_key::shard(shard), body.into(), revision).await?.is_some())
     }
 
-    /// Gives a shard back, if it is still this executor's.
+    /// Releases a shard if this executor still owns it.
     pub async fn release(&self, shard: u32, id: &str) -> Result<(), MeshError> {
         let Some((Some(owner), revision)) = self.record(shard).await? else { return Ok(()) };
         if owner == id {
@@ -151,22 +155,23 @@ impl Fleet {
 
     /// Returns whether a shard has an owner with a recent heartbeat.
     pub async fn serves(&self, shard: u32) -> Result<bool, MeshError> {
-        // The clock first: a bucket that takes long to read must not make its heartbeats look old.
+        // Read the clock first: a slow read of the bucket must not make its heartbeats look old.
         let now = self.mesh.admin().server_clock().await?.now();
         Ok(self.look().await?.serves(shard, now))
     }
 
-    /// Returns the owner of a shard, as the bucket states it.
+    /// Returns the owner of a shard according to the bucket.
     pub async fn owner(&self, shard: u32) -> Result<Option<String>, MeshError> {
         Ok(self.record(shard).await?.and_then(|(owner, _)| owner))
     }
 
-    /// Reads what the last owner of a shard noted, and the revision that the next note must name: no bytes and 0 when
-    /// there is no note.
+    /// Reads the takeover note of a shard's last owner, and the revision that the next note must
+    /// name: no bytes and 0 if there is no note.
     pub async fn takeover_note(&self, shard: u32) -> Result<(Bytes, u64), MeshError> {
         let key = self.mesh.fleet_subject(&fleet_key::takeover(shard));
         let found = self.mesh.last(&self.mesh.fleet_stream(), &key).await?;
-        // An answer that the server was made to put there is not a note, but a revision all the same.
+        // If the server was made to publish something here, it is not a note, but it has a
+        // revision.
         let read = |note: StreamMessage| {
             let body = if redirected(&note.headers) { Bytes::new() } else { note.payload };
             (body, note.sequence)
@@ -174,8 +179,8 @@ impl Fleet {
         Ok(found.map_or_else(|| (Bytes::new(), 0), read))
     }
 
-    /// Stores a note about a shard in place of the one of this revision. Returns the new revision; `None` if another
-    /// owner has stored one meanwhile.
+    /// Replaces the note of a shard at this revision. Returns the new revision; `None` if another
+    /// owner has stored a note in the meantime.
     pub async fn put_takeover_note(
         &self,
         shard: u32,
@@ -215,8 +220,8 @@ fn owner(body: &[u8]) -> Option<String> {
 }
 
 impl Member {
-    /// Returns for how many milliseconds the executor has been silent, if that is too long for one that lives. `now` is the
-    /// server's time, see [`crate::ServerClock`].
+    /// Returns the age of the last heartbeat in milliseconds if it is too old for a live executor.
+    /// `now` is the server's time, see [`crate::ServerClock`].
     pub fn silence_ms(&self, now: u64) -> Option<u64> {
         let silence = now.saturating_sub(self.heard_at);
         (u128::from(silence) > MAX_SILENCE.as_millis()).then_some(silence)
@@ -224,22 +229,22 @@ impl Member {
 }
 
 impl Snapshot {
-    /// Returns the number of shards whose owner lives, at this time of the server.
+    /// Returns the number of shards with a live owner, at this server time.
     pub fn served_shards(&self, now: u64) -> usize {
         self.owners.keys().filter(|shard| self.serves(**shard, now)).count()
     }
 
-    /// Returns whether the owner of a shard lives, at this time of the server.
+    /// Returns whether the owner of a shard is live, at this server time.
     pub fn serves(&self, shard: u32, now: u64) -> bool {
         let owner = self.owners.get(&shard).and_then(|(owner, _)| owner.as_ref());
         owner.and_then(|owner| self.members.get(owner)).is_some_and(|member| member.silence_ms(now).is_none())
     }
 
-    /// Takes one key; the executor's id if it is an executor's word.
+    /// Adds one key; returns the executor's id if it is a heartbeat.
     fn take(&mut self, key: &str, body: &[u8], revision: u64) -> Option<String> {
         match key.split_once('.')? {
             ("executor", id) if !body.is_empty() && body.len() <= LARGEST_BEAT => {
-                // A word that cannot be read, from a newer version perhaps, is a word all the same.
+                // A heartbeat that cannot be parsed, perhaps of a newer version, still counts.
                 let beat = serde_json::from_slice(body).unwrap_or_default();
                 self.members.insert(id.to_owned(), Member { beat, revision, ..Member::default() });
                 Some(id.to_owned())

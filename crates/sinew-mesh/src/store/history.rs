@@ -24,19 +24,19 @@ use crate::stream::send::{PublishAnswer, value};
 use crate::stream::stored::MessageQuery;
 use crate::{Mesh, MeshError};
 
-/// The largest record that travels in its message, in bytes.
+/// Maximum size of a record inside its message, in bytes.
 pub const LARGEST_MESSAGE: usize = 900 << 10;
-/// How long a record is pursued through timeouts and lost connections before the caller hears of it.
+/// Total time for storing a record, across timeouts and lost connections.
 const PUT_TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest wait between two attempts to store a record.
+/// Longest wait between two attempts to store a record.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
-/// Bytes of a header with model calls that is read: eight times those of the longest that is written.
+/// Maximum length of a header with model calls when reading: eight times the maximum when writing.
 const MAX_USAGE_BYTES: usize = 2048;
-/// Bytes of a fault's code that is written and read; agents may name codes of their own.
+/// Maximum length of a fault code, when writing and reading; agents may define their own codes.
 const MAX_FAULT_CODE_BYTES: usize = 100;
-/// Bytes of a plan's digest that is written and read.
+/// Maximum length of a plan's digest, when writing and reading.
 const MAX_DIGEST_BYTES: usize = 100;
-/// The fewest and the most messages that a list looks at in one go.
+/// Minimum and maximum number of messages that a list reads at a time.
 pub(super) const WINDOWS: (u64, u64) = (256, 8192);
 
 /// Summary of a closed execution, from its headers.
@@ -46,39 +46,39 @@ pub struct ClosedExecution {
     pub execution: ExecutionId,
     /// The workflow's name.
     pub workflow: String,
-    /// How it ended: `success`, `failure` or `cancelled`.
+    /// Its outcome: `success`, `failure` or `cancelled`.
     pub status: String,
-    /// When it began, milliseconds since 1970 UTC.
+    /// When it started, milliseconds since 1970 UTC.
     pub started: u64,
     /// When it ended, milliseconds since 1970 UTC.
     pub ended: u64,
     /// Caller who started it.
     pub caller: String,
-    /// Rounds and verdicts of the record. They only ever become more, so that of two records the one with more is newer. 0 in
-    /// records of older versions.
+    /// Number of rounds and verdicts in the record. It only grows, so the record with the larger
+    /// number is newer. 0 in records of older versions.
     pub entries: u64,
-    /// Model calls behind it. Empty in records of older versions.
+    /// Model calls of the execution. Empty in records of older versions.
     pub usage: ModelTotals,
-    /// Operator code of the fault by which it ended. None in records of older versions.
+    /// Operator code of the fault that ended it. `None` in records of older versions.
     pub fault_code: Option<String>,
-    /// Digest of the plan that it ran. None in records of older versions.
+    /// Digest of its plan. `None` in records of older versions.
     pub plan: Option<String>,
     /// True if no agent was called and every output was null. False in records of older versions.
     pub is_dry_run: bool,
 }
 
-/// Which closed executions are wanted; what is not said does not matter.
+/// Filter for closed executions; absent fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistoryFilter {
-    /// Of this workflow.
+    /// Name of the workflow.
     pub workflow: Option<String>,
-    /// That ended like this.
+    /// Outcome.
     pub status: Option<String>,
-    /// Of this caller.
+    /// Caller.
     pub caller: Option<String>,
-    /// That ended at or after this time, milliseconds since 1970 UTC.
+    /// Ended at or after this time, milliseconds since 1970 UTC.
     pub since: Option<u64>,
-    /// That ended before this time, milliseconds since 1970 UTC.
+    /// Ended before this time, milliseconds since 1970 UTC.
     pub until: Option<u64>,
 }
 
@@ -146,7 +146,7 @@ impl ClosedExecution {
             ended: raw(header::ENDED)?.parse().ok()?,
             caller: text(header::CALLER)?,
             entries: entries_of(headers),
-            // A row without model calls is better than none.
+            // A row without model calls is better than no row.
             usage: raw(header::USAGE)
                 .filter(|usage| usage.len() <= MAX_USAGE_BYTES)
                 .map(ModelTotals::from_json)
@@ -176,14 +176,14 @@ impl HistoryStore<'_> {
         SealedObjects::new(self.mesh, "record")
     }
 
-    /// Archives a closed execution; `record` is protobuf `ExecutionRecord`. The same again is the same, and a record never
-    /// takes the place of one with more entries: its writer has lost the shard and does not know it.
+    /// Archives a closed execution; `record` is protobuf `ExecutionRecord`. Repeatable. A record
+    /// never replaces one with more entries: its writer has lost the shard without noticing.
     pub async fn put(self, closed: &ClosedExecution, record: Bytes) -> Result<(), MeshError> {
         const WHAT: &str = "archive an execution";
         let mut headers = closed.headers();
         let mut body = record;
         if body.len() > LARGEST_MESSAGE {
-            // The object first: a message must not name what is not there yet.
+            // Store the object first: a message must not reference a missing object.
             let id = record_id(&closed.execution, &digest_of(&body).await);
             let object = self.records().place(&closed.execution, id);
             self.records().put(&object, &body).await?;
@@ -201,7 +201,7 @@ impl HistoryStore<'_> {
                 PublishAnswer::NoRoom(reason) => return Err(MeshError::NoRoom { what: WHAT, reason }),
                 PublishAnswer::Conflict { reason, .. } | PublishAnswer::Unknown(reason) => reason,
             };
-            // A broker that cannot be read either is asked again, like one that has not stored the record.
+            // If reading fails, too, retry, as if the record had not been stored.
             match self.mesh.message(&stream, &MessageQuery::last(&subject)).await {
                 Ok(Some(found)) if replaces(&found.headers, closed, &body, &found.payload) => {
                     after = found.sequence;
@@ -221,8 +221,9 @@ impl HistoryStore<'_> {
         }
     }
 
-    /// Sends the record of an execution that was never archived, without waiting; `None` if that is not possible. Everything
-    /// but an acknowledgement as stored is left to [`HistoryStore::put`].
+    /// Sends the record of an execution that was never archived, without waiting; `None` if that is
+    /// not possible. Unless it is acknowledged as stored, the caller continues with
+    /// [`HistoryStore::put`].
     pub async fn send(
         self,
         publisher: &mut StreamPublisher,
@@ -236,18 +237,19 @@ impl HistoryStore<'_> {
         publisher.send_behind(&stream, subject, 0, closed.headers(), record).await
     }
 
-    /// Stream and subject of the record of an execution.
+    /// Returns stream and subject of the record of an execution.
     fn place(self, execution: &ExecutionId) -> (String, String) {
         let subject = self.mesh.subject(&Subject::History { execution: execution.clone() });
         (stream_name("HISTORY", self.mesh.namespace()), subject)
     }
 
-    /// The record of a closed execution, and what its headers say; none when it is not archived.
+    /// Returns the record of a closed execution and its headers; `None` if it is not archived.
     pub async fn get(self, execution: &ExecutionId) -> Result<Option<(ClosedExecution, Bytes)>, MeshError> {
         self.get_within(execution, LARGEST_OBJECT).await
     }
 
-    /// The same, unless the record has more bytes than that: then [`MeshError::TooLarge`] says how many.
+    /// Like [`HistoryStore::get`], with a size limit: [`MeshError::TooLarge`] states the size of a
+    /// larger record.
     pub async fn get_within(
         self,
         execution: &ExecutionId,
@@ -276,7 +278,8 @@ impl HistoryStore<'_> {
             return Ok(Some((closed, message.payload)));
         };
         let object = ObjectLocation::named(execution, reference.as_str())?;
-        // The object must be this execution's and have these bytes, whatever the message says.
+        // Verify that the object belongs to this execution and has these bytes, independent of the
+        // message.
         let other = || damaged("the object that it names is a different one");
         if !object.id.starts_with(&record_id(execution, "")) {
             return Err(other());
@@ -288,7 +291,7 @@ impl HistoryStore<'_> {
         Ok(Some((closed, record.bytes)))
     }
 
-    /// Closed executions, those archived last first, at most `limit`. Reads headers only.
+    /// Lists at most `limit` closed executions, the last archived first. Reads headers only.
     pub async fn list(self, filter: &HistoryFilter, limit: usize) -> Result<Vec<ClosedExecution>, MeshError> {
         let mut list = Vec::new();
         let mut windows = HistoryWindows::open(self.mesh, limit).await?;
@@ -303,7 +306,7 @@ impl HistoryStore<'_> {
     }
 }
 
-/// The history, part by part from the record archived last on.
+/// Windows of the history, from the last archived record to the first.
 struct HistoryWindows<'m> {
     mesh: &'m Mesh,
     first: u64,
@@ -311,13 +314,15 @@ struct HistoryWindows<'m> {
     window: u64,
 }
 
-/// A part of the history, in the order in which it was archived.
+/// A window of the history, in archiving order.
 pub(super) struct HistoryWindow {
-    /// Closed executions with the places of their records in the stream.
+    /// Closed executions with the sequence numbers of their records.
     pub(super) executions: Vec<(u64, ClosedExecution)>,
-    /// When the first record of the part was archived, milliseconds since 1970 UTC; the end of time if the part has none.
+    /// When the first record of the window was archived, milliseconds since 1970 UTC; the maximum
+    /// if it has none.
     pub(super) first_archived: u64,
-    /// Milliseconds by which an execution ended after it was archived, by their clocks, at most.
+    /// Maximum time in milliseconds by which an execution ended after it was archived, due to clock
+    /// differences.
     pub(super) drift: u64,
 }
 
@@ -328,27 +333,28 @@ impl<'m> HistoryWindows<'m> {
         Ok(Self { mesh, first: extent.first, end: extent.end, window })
     }
 
-    /// The next part; `None` behind the last.
+    /// Returns the next window; `None` after the last.
     async fn next(&mut self) -> Result<Option<HistoryWindow>, MeshError> {
         if self.end < self.first {
             return Ok(None);
         }
         let begin = self.end.saturating_sub(self.window - 1).max(self.first);
         let found = HistoryWindow::read(self.mesh, begin, self.end).await?;
-        // Filters that take little look at much: the windows grow.
+        // Windows grow, because selective filters read many records.
         (self.end, self.window) = (begin - 1, (2 * self.window).min(WINDOWS.1));
         Ok(Some(found))
     }
 }
 
-/// Places of the first and the last record in the stream of the history.
+/// Sequence numbers of the first and the last record in the history stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HistoryExtent {
-    /// When the stream was made, nanoseconds since 1970 UTC: another stream counts anew.
+    /// When the stream was created, nanoseconds since 1970 UTC: a new stream restarts its sequence
+    /// numbers.
     pub(super) created: i128,
-    /// Place of the first record, at least 1.
+    /// Sequence number of the first record, at least 1.
     pub(super) first: u64,
-    /// Place of the last record that was ever archived; 0 if none was.
+    /// Sequence number of the last record ever archived; 0 if none was.
     pub(super) end: u64,
 }
 
@@ -363,7 +369,7 @@ impl HistoryExtent {
 }
 
 impl HistoryWindow {
-    /// Reads the headers of the records from one place to another.
+    /// Reads the headers of the records in a range of sequence numbers.
     pub(super) async fn read(mesh: &Mesh, begin: u64, end: u64) -> Result<Self, MeshError> {
         let mut found = Self { executions: Vec::new(), first_archived: u64::MAX, drift: 0 };
         let config = pull::Config {
@@ -397,19 +403,20 @@ impl HistoryWindow {
     }
 }
 
-/// The number of entries that a record's headers say; 0 if they do not.
+/// Returns the number of entries according to a record's headers; 0 if missing.
 fn entries_of(headers: &HeaderMap) -> u64 {
     headers.get(header::ENTRIES).and_then(|entries| entries.as_str().parse().ok()).unwrap_or_default()
 }
 
-/// Returns true if a record takes the place of a stored one: it has more entries, or the stored one does not count them and
+/// Returns whether a record replaces a stored one: it has more entries, or the stored one has no
+/// count and differs.
 /// differs.
 fn replaces(stored: &HeaderMap, closed: &ClosedExecution, body: &Bytes, stored_body: &Bytes) -> bool {
     let (stored_entries, object) = (entries_of(stored), stored.get(header::OBJECT).is_some());
     closed.entries > stored_entries || (stored_entries == 0 && (object || body != stored_body))
 }
 
-/// The id of a record among the stored objects; no task has this name, for a task's id is a hash.
+/// Id of a record among the stored objects; distinct from task ids, which are hashes.
 fn record_id(execution: &ExecutionId, sha256: &str) -> String {
     format!("{execution}.history.{sha256}")
 }

@@ -16,46 +16,47 @@ use tokio::sync::Mutex;
 use crate::store::history::{ClosedExecution, HistoryExtent, HistoryWindow, WINDOWS};
 use crate::{Mesh, MeshError};
 
-/// Executions that are kept, about a kilobyte each; older ones are read when somebody asks for them.
+/// Maximum number of indexed executions, about a kilobyte each; older ones are read on demand.
 const MAX_KEPT: usize = 131_072;
-/// Records that were archived since the last answer and are read for the next one; behind more of them, reading begins anew.
+/// Maximum number of newly archived records to read incrementally; beyond it, the index is rebuilt.
 const MAX_CATCH_UP: u64 = 4 * WINDOWS.1;
-/// Milliseconds by which the clock of an executor may be ahead of the broker's, beyond the lead that was seen, and at most.
+/// Assumed clock lead of an executor over the broker in milliseconds: margin over the observed
+/// lead, and maximum.
 const CLOCK_DRIFT_MS: (u64, u64) = (250, 5_000);
 
-/// Place in a list of closed executions, those started last first.
+/// Position in a list of closed executions, sorted by start time, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryCursor {
-    /// When the execution at this place began, milliseconds since 1970 UTC.
+    /// When the execution at this position started, milliseconds since 1970 UTC.
     pub started: u64,
-    /// Id of the execution at this place.
+    /// Id of the execution at this position.
     pub execution: String,
 }
 
-/// Key of the order: those started last first.
+/// Sort key: newest start first.
 type RowKey = (Reverse<u64>, ExecutionId);
 
-/// Closed executions by their start.
+/// Closed executions by start time.
 #[derive(Debug, Default)]
 pub struct HistoryIndex {
     known: Mutex<KnownPart>,
     is_filling: AtomicBool,
 }
 
-/// The part of the history that was read: all records from `first` to `end`.
+/// Indexed part of the history: all records from `first` to `end`.
 #[derive(Debug)]
 struct KnownPart {
-    /// When the stream was made.
+    /// When the stream was created.
     created: i128,
     first: u64,
     end: u64,
-    /// When the record at `first` was archived, or an earlier one.
+    /// When the record at `first` was archived, or earlier.
     first_archived: u64,
-    /// Milliseconds by which an execution ended after it was archived, at most.
+    /// Maximum time in milliseconds by which an execution ended after it was archived.
     drift: u64,
-    /// Rows with the places of their records.
+    /// Rows with the sequence numbers of their records.
     rows: BTreeMap<RowKey, (u64, ClosedExecution)>,
-    /// Start of each execution: a record that is archived again takes the place of its older one.
+    /// Start of each execution: a record that is archived again replaces its older one.
     starts: HashMap<ExecutionId, u64>,
     max_rows: usize,
 }
@@ -75,17 +76,17 @@ impl Default for KnownPart {
     }
 }
 
-/// Which closed executions a list wants.
+/// Filter for closed executions.
 pub type HistoryPredicate<'a> = dyn Fn(&ClosedExecution) -> bool + Send + Sync + 'a;
 
 impl HistoryIndex {
-    /// An index that keeps about so many executions.
+    /// Creates an index of about this many executions.
     pub fn keeping(max_rows: usize) -> Self {
         let known = KnownPart { max_rows, ..KnownPart::default() };
         Self { known: Mutex::new(known), is_filling: AtomicBool::new(false) }
     }
 
-    /// Returns the closed executions behind a place that are wanted, those started last first, at most `limit`.
+    /// Returns at most `limit` closed executions after a position that match, newest start first.
     ///
     /// # Errors
     /// Fails if the history cannot be read.
@@ -101,7 +102,7 @@ impl HistoryIndex {
         }
         let extent = HistoryExtent::read(mesh).await?;
         let mut window = (limit as u64).saturating_mul(2).clamp(WINDOWS.0, WINDOWS.1);
-        // Others come in between two windows: the lock is held for one at a time.
+        // Locked per window, so that other calls can run in between.
         loop {
             let mut known = self.known.lock().await;
             known.catch_up(mesh, &extent).await?;
@@ -121,8 +122,9 @@ impl HistoryIndex {
         }
     }
 
-    /// Visits the closed executions that ended since a time, or all of them, each once and in no order. Answers with what is read
-    /// soon: `false` means that older records were not read, which [`Self::fill_in_background`] does.
+    /// Visits the closed executions that ended since a time, or all of them, each once and
+    /// unordered. Visits only what can be read quickly: `false` means that older records were
+    /// skipped, which [`Self::fill_in_background`] reads.
     ///
     /// # Errors
     /// Fails if the history cannot be read.
@@ -145,7 +147,8 @@ impl HistoryIndex {
         Ok(known.is_whole(&extent) || known.reaches(since))
     }
 
-    /// Reads all of the history that can be kept, in a task of its own, unless that is done or going on.
+    /// Reads as much of the history as can be indexed, in a separate task, unless that is done or
+    /// in progress.
     pub fn fill_in_background(self: &Arc<Self>, mesh: &Mesh) {
         if self.is_filling.swap(true, Ordering::SeqCst) {
             return;
@@ -173,7 +176,7 @@ impl HistoryIndex {
 }
 
 impl KnownPart {
-    /// Reads the records that were archived since, and forgets those that are no longer there.
+    /// Reads newly archived records, and drops deleted ones.
     async fn catch_up(&mut self, mesh: &Mesh, extent: &HistoryExtent) -> Result<(), MeshError> {
         let is_other = self.created != extent.created || extent.end.saturating_sub(self.end) > MAX_CATCH_UP;
         if is_other {
@@ -202,7 +205,7 @@ impl KnownPart {
         Ok(())
     }
 
-    /// Reads the records before those that are known.
+    /// Reads the records before the indexed ones.
     async fn read_older(
         &mut self,
         mesh: &Mesh,
@@ -242,7 +245,7 @@ impl KnownPart {
             }
             is_kept
         });
-        // The time at which the first record was archived stays that of an older one, which is only too careful.
+        // The archiving time stays that of an older record, which is merely conservative.
         (self.first, self.end) = (first, self.end.max(first - 1));
     }
 
@@ -264,14 +267,16 @@ impl KnownPart {
             .collect()
     }
 
-    /// Whether no record that was not read can be of an execution before the last of those found.
+    /// Returns whether no unread record can belong to an execution before the last one found.
     fn is_settled(&self, found: &[ClosedExecution], limit: usize) -> bool {
-        // Records that were not read are of executions that ended before the first of these was archived, and began before that.
+        // Unread records belong to executions that ended before the first of these was archived,
+        // and started before that.
         let latest = self.first_archived.saturating_add(clock_drift(self.drift));
         found.len() >= limit && found.last().is_some_and(|last| last.started > latest)
     }
 
-    /// Whether no record that was not read can be of an execution that ended at this time or later.
+    /// Returns whether no unread record can belong to an execution that ended at this time or
+    /// later.
     fn reaches(&self, since: u64) -> bool {
         self.first_archived != u64::MAX && self.first_archived.saturating_add(clock_drift(self.drift)) < since
     }
@@ -289,7 +294,7 @@ fn clock_drift(seen: u64) -> u64 {
     seen.saturating_add(CLOCK_DRIFT_MS.0).min(CLOCK_DRIFT_MS.1)
 }
 
-/// Records before those that are kept.
+/// Records before the indexed ones.
 struct OlderRecords {
     end: u64,
     window: u64,
@@ -297,7 +302,7 @@ struct OlderRecords {
 }
 
 impl OlderRecords {
-    /// Completes a page with records that are read for it alone.
+    /// Completes a page with records that are read only for it.
     async fn page(
         mut self,
         mesh: &Mesh,
@@ -392,7 +397,7 @@ mod tests {
     fn a_record_that_is_archived_again_takes_the_place_of_the_older_one() {
         let mut known = KnownPart { first: 5, end: 9, ..KnownPart::default() };
         known.take(window(&[(8, "a", 10, "success"), (9, "b", 20, "success")], 5));
-        // An older part is read later, and still has the record before.
+        // An older part is read later and still contains the previous record.
         known.take(window(&[(3, "a", 30, "failure")], 5));
         assert_eq!(ids(&known, None, None, 9), "b a");
         assert_eq!(ids(&known, None, Some("failure"), 9), "");

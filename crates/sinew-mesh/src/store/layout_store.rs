@@ -20,7 +20,7 @@ use crate::mesh::Mesh;
 use crate::stream::pull::redirected;
 use crate::stream::send::PublishAnswer;
 
-/// The settings as they are stored.
+/// The settings as stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {
     /// The version of this format.
@@ -31,7 +31,7 @@ pub(crate) struct Settings {
     pub(crate) retention: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) storage_limit: Option<u64>,
-    /// Meshes of older versions, which do not say it, keep events.
+    /// Meshes of older versions, without this setting, keep events.
     #[serde(default = "keeps_events_of_old", skip_serializing_if = "is_true")]
     pub(crate) keep_events: bool,
     /// Format of the streams; see [`STREAM_FORMAT`].
@@ -39,11 +39,12 @@ pub(crate) struct Settings {
     pub(crate) format: u32,
 }
 
-/// Format of the streams of a new mesh. In format 1 the server refuses to delete messages of JOURNAL and HISTORY, which no
-/// update takes back; in format 2 it does not, so that a message can be erased.
+/// Format of the streams of a new mesh. In format 1 the server rejects the deletion of messages of
+/// JOURNAL and HISTORY, which no update can change; format 2 allows it, so that messages can be
+/// erased.
 pub(crate) const STREAM_FORMAT: u32 = 2;
 
-/// Format of a mesh that does not say it.
+/// Format of a mesh without this setting.
 pub(crate) const fn first_format() -> u32 {
     1
 }
@@ -101,26 +102,28 @@ impl Mesh {
         })
     }
 
-    /// The executors' shared key: `SINEW_RESULT_KEY`, else the one made at provisioning.
+    /// Returns the executors' shared key: `SINEW_RESULT_KEY`, else the one made at provisioning.
     pub(crate) async fn result_key(&self) -> Result<ResultKey, MeshError> {
         let bad = |reason: &str| MeshError::BadSetting { setting: RESULT_KEY, reason: reason.to_owned() };
         if let Some(key) = env::var_os(RESULT_KEY).filter(|key| !key.is_empty()) {
             let key = key.into_string().map_err(|_| bad("it is not text"))?;
             return read_key(key.as_bytes()).ok_or_else(|| bad("it is not 64 hex digits"));
         }
-        // As it is stored, and not as a copy is handed out: what somebody had the server put there is no key.
+        // Read it from storage, not from any replica: a value that the server was made to publish
+        // is not a key.
         let stored = self.last(&self.fleet_stream(), &self.fleet_subject(fleet_key::RESULT_KEY)).await?;
         match stored.map(|stored| if redirected(&stored.headers) { Bytes::new() } else { stored.payload }) {
             Some(key) => read_key(&key).ok_or(MeshError::Malformed {
                 what: "the executors' key",
                 reason: "it is not 64 hex digits".to_owned(),
             }),
-            // Executors with different keys would refuse each other's results, so nobody makes one up here.
+            // Executors with different keys would reject each other's results, so no key is
+            // generated here.
             None => Err(bad("the mesh is provisioned to read the key from this variable, which is not set")),
         }
     }
 
-    /// Why the account says nothing of itself.
+    /// Returns why the account information is unavailable.
     fn no_account(&self, error: &AccountError) -> MeshError {
         let reason = error.to_string();
         match error.kind() {
@@ -131,16 +134,16 @@ impl Mesh {
         }
     }
 
-    /// Returns why a stream gives no message: it does not exist, or nobody answers for it now. A
-    /// server that is starting says that nobody listens for a stream that exists, and one whose
-    /// messages somebody observes never says so.
+    /// Returns why a stream returned no message: it does not exist, or is unavailable now. A
+    /// starting server reports no responders for an existing stream, and a stream with an observer
+    /// never reports them.
     pub(crate) async fn unanswered(&self, stream: &str, what: &'static str, reason: String) -> MeshError {
         if let Err(error) = self.jetstream().query_account().await {
             return self.no_account(&error);
         }
         match self.stream_info(stream).await {
             Ok(Some(_)) => MeshError::Unreachable { what, reason },
-            // Most roles may not ask for the stream itself.
+            // Most roles may not query the stream itself.
             Ok(None) | Err(MeshError::Forbidden { .. }) => self.not_provisioned(),
             Err(error) => error,
         }
@@ -150,17 +153,18 @@ impl Mesh {
         MeshError::NotProvisioned { namespace: self.namespace().to_owned() }
     }
 
-    /// The stream behind the executors' bucket.
+    /// Returns the stream of the executors' bucket.
     pub(crate) fn fleet_stream(&self) -> String {
         format!("KV_{}", bucket(self.namespace(), FLEET))
     }
 
-    /// The subject of a key in the executors' bucket.
+    /// Returns the subject of a key in the executors' bucket.
     pub(crate) fn fleet_subject(&self, key: &str) -> String {
         format!("$KV.{}.{key}", bucket(self.namespace(), FLEET))
     }
 
-    /// A value of the executors' bucket, read in the one way that can be allowed for a single key.
+    /// Reads a value of the executors' bucket by the only request that can be permitted for a
+    /// single key.
     pub(crate) async fn fleet_value(&self, key: &str) -> Result<Option<Bytes>, MeshError> {
         const WHAT: &str = "read the settings of the mesh";
         let unreachable = |reason: String| MeshError::Unreachable { what: WHAT, reason };
@@ -184,7 +188,7 @@ impl Mesh {
         }
     }
 
-    /// Writes a key of the executors' bucket if its revision is the given one; the new revision, or none.
+    /// Writes a key of the executors' bucket at this revision; returns the new revision, or `None`.
     pub(crate) async fn put_at(
         &self,
         key: &str,
@@ -200,7 +204,7 @@ impl Mesh {
             PublishAnswer::NoRoom(reason) => {
                 Err(MeshError::NoRoom { what: "write to the executors' bucket", reason })
             }
-            // Neither done nor failed: what is there decides.
+            // Unknown outcome: the stored value decides.
             PublishAnswer::Unknown(reason) => match self.last(&self.fleet_stream(), &subject).await? {
                 Some(stored) if stored.payload == body && stored.sequence > revision => {
                     Ok(Some(stored.sequence))
@@ -212,7 +216,7 @@ impl Mesh {
     }
 }
 
-/// Reads 64 hex digits.
+/// Parses 64 hex digits.
 fn read_key(text: &[u8]) -> Option<ResultKey> {
     let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(text.trim_ascii()).ok()?;
     Some(ResultKey::new(bytes.try_into().ok()?))

@@ -27,14 +27,15 @@ use crate::{Mesh, MeshError, crash};
 
 /// Bytes of one piece of an object.
 pub(crate) const CHUNK: usize = 128 << 10;
-/// Fewest bytes of a piece of an object that is read, on average; other clients write 128 KiB, too.
+/// Minimum average size of the pieces of an object when reading; other clients write 128 KiB, too.
 const MIN_CHUNK: usize = 16 << 10;
-/// Pieces on their way at once.
+/// Pieces in flight.
 const WINDOW: usize = 8;
-/// The largest object that is written or read, in bytes: it is held in memory.
+/// Maximum size of an object, in bytes: it is held in memory.
 pub const LARGEST_OBJECT: usize = 256 << 20;
 
-/// Bytes whose digest is made on another thread: it takes longer than a small message.
+/// Size from which a digest is computed on another thread, because it takes longer than a small
+/// message.
 const LARGE_DIGEST_BYTES: usize = 256 << 10;
 
 /// An object that was read.
@@ -53,12 +54,12 @@ pub(crate) struct ObjectBucket {
 }
 
 impl ObjectBucket {
-    /// The bucket of this kind; `what` is the word for its objects in errors.
+    /// Returns the bucket of this kind; `what` names its objects in errors.
     pub(crate) fn new(mesh: &Mesh, kind: &str, what: &'static str) -> Self {
         Self { mesh: mesh.clone(), bucket: bucket(mesh.namespace(), kind), what }
     }
 
-    /// The stream behind the bucket.
+    /// Returns the stream of the bucket.
     pub(crate) fn stream_name(&self) -> String {
         format!("OBJ_{}", self.bucket)
     }
@@ -67,7 +68,7 @@ impl ObjectBucket {
         format!("$O.{}.M.{}", self.bucket, BASE64URL.encode(key.as_bytes()))
     }
 
-    /// Stores bytes under a key that names them; `sha256` is theirs, see [`digest_of`].
+    /// Stores bytes under a key that identifies them; `sha256` is their digest, see [`digest_of`].
     pub(crate) async fn put(
         &self,
         key: &str,
@@ -111,7 +112,7 @@ impl ObjectBucket {
         let info = serde_json::to_vec(&info)
             .map_err(|error| MeshError::Malformed { what: self.what, reason: error.to_string() })?;
         match store(&self.mesh, STORING, subject.clone(), Some(before), info.into()).await {
-            // Another process stored the same key meanwhile; equal names mean equal bytes.
+            // Another process has stored the same key; equal names mean equal bytes.
             Err(MeshError::Refused { .. })
                 if self.last(&subject, true).await?.is_some_and(|found| found.sequence > before) =>
             {
@@ -121,7 +122,7 @@ impl ObjectBucket {
         }
     }
 
-    /// Publishes the pieces of an object, several on their way at once, in the stream's order.
+    /// Publishes the pieces of an object, several in flight, in stream order.
     async fn pieces(&self, key: &str, subject: &str, bytes: &Bytes) -> Result<usize, MeshError> {
         let starts: Vec<usize> = (0..bytes.len()).step_by(CHUNK).collect();
         let (mut sent, mut last) = (VecDeque::new(), 0);
@@ -149,7 +150,7 @@ impl ObjectBucket {
         Ok(starts.len())
     }
 
-    /// Reads the bytes under a key, at most so many, and checks them against the digest that was stored with them.
+    /// Reads the bytes under a key up to a size limit, and verifies them against the stored digest.
     pub(crate) async fn get_within(&self, key: &str, max_bytes: usize) -> Result<StoredObject, MeshError> {
         let missing = || MeshError::NotFound { what: self.what, id: key.to_owned() };
         let damaged = |reason: &str| MeshError::Damaged {
@@ -167,11 +168,12 @@ impl ObjectBucket {
             let (size, limit) = (info.size as u64, max_bytes as u64);
             return Err(MeshError::TooLarge { what: self.what, size, limit });
         }
-        // Each piece is a request, so many small pieces would take the reader's time.
+        // Each piece is a request, so many small pieces would slow down the reader.
         if info.chunks > info.size.div_ceil(MIN_CHUNK) {
             return Err(damaged("its pieces are too small"));
         }
-        // The description comes from whoever may write to the bucket; it must not lead anywhere else.
+        // Any writer to the bucket may have written the description; it must not reference anything
+        // else.
         if info.name != key || !is_token(&info.nuid) {
             return Err(damaged("its description belongs to an object with another key"));
         }
@@ -194,7 +196,8 @@ impl ObjectBucket {
         Ok(StoredObject { bytes, sha256 })
     }
 
-    /// The last message of a subject: from any replica where that is enough, else from the leader.
+    /// Returns the last message of a subject: from any replica if that suffices, else from the
+    /// leader.
     async fn last(&self, subject: &str, leader: bool) -> Result<Option<StreamMessage>, MeshError> {
         let stream = self.stream().await?;
         let call = format!("$JS.API.DIRECT.GET.{}.{subject}", self.stream_name());
@@ -205,7 +208,7 @@ impl ObjectBucket {
         self.told(&MessageQuery::last(subject)).await
     }
 
-    /// The next message of a subject at or after a place in the stream.
+    /// Returns the next message of a subject at or after a sequence number.
     async fn next(&self, subject: &str, from: u64) -> Result<Option<StreamMessage>, MeshError> {
         let stream = self.stream().await?;
         let got = stream.direct_get_next_for_subject(subject, Some(from));
@@ -215,7 +218,7 @@ impl ObjectBucket {
         self.told(&MessageQuery::next(subject, from)).await
     }
 
-    /// A message as the leader tells it. One that cannot be read off the wire never becomes readable.
+    /// Returns a message from the leader. One that is malformed on the wire never becomes readable.
     async fn told(&self, query: &MessageQuery<'_>) -> Result<Option<StreamMessage>, MeshError> {
         let found = self.mesh.message(&self.stream_name(), query).await?;
         if let Some(reason) = found.as_ref().and_then(|found| undeliverable(&found.headers)) {
@@ -231,11 +234,11 @@ impl ObjectBucket {
     }
 }
 
-/// Longest wait for an answer of a replica.
+/// Timeout of a replica's reply.
 const DIRECT_TIMEOUT: Duration = Duration::from_secs(5);
 const READING: &str = "read a stored message";
 
-/// A follower may be behind: what it does not have, the leader is asked for.
+/// Reads from a replica; if it lacks the message, reads from the leader.
 fn direct(
     found: Result<StreamMessage, async_nats::jetstream::stream::DirectGetError>,
 ) -> Result<Option<StreamMessage>, MeshError> {
@@ -250,7 +253,8 @@ fn direct(
     }
 }
 
-/// Publishes and waits until the server says that it is stored; `after` is the last sequence the subject must have.
+/// Publishes and waits for the acknowledgement; `after` is the required last sequence of the
+/// subject.
 pub(crate) async fn store(
     mesh: &Mesh,
     what: &'static str,
@@ -276,7 +280,7 @@ const STORING: &str = "store an object";
 fn failed(what: &'static str, error: &PublishError) -> MeshError {
     let reason = error.to_string();
     match error.kind() {
-        // No stream takes the subject: a server whose JetStream has not started yet gives the same answer.
+        // Either no stream has the subject, or JetStream on the server has not started yet.
         PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe | PublishErrorKind::StreamNotFound => {
             MeshError::Unreachable { what, reason }
         }
@@ -287,7 +291,7 @@ fn failed(what: &'static str, error: &PublishError) -> MeshError {
     }
 }
 
-/// Status and error code of the server's answer, if an answer is the cause of this error.
+/// Returns status and error code of the server's reply, if a reply caused this error.
 fn answer_of(error: &PublishError) -> Option<(u64, u64)> {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
@@ -299,7 +303,7 @@ fn answer_of(error: &PublishError) -> Option<(u64, u64)> {
     None
 }
 
-/// Returns the sha256 of bytes as lower-case hex; that of many bytes is made on another thread.
+/// Returns the sha256 of bytes as lower-case hex, computed on another thread if they are large.
 pub(crate) async fn digest_of(bytes: &Bytes) -> String {
     if bytes.len() > LARGE_DIGEST_BYTES {
         let shared = bytes.clone();
@@ -310,7 +314,7 @@ pub(crate) async fn digest_of(bytes: &Bytes) -> String {
     sha256(bytes)
 }
 
-/// A digest as object stores write it.
+/// Formats a digest like object stores.
 fn object_digest(sha256: &str) -> String {
     format!("SHA-256={}", BASE64URL.encode(&HEXLOWER.decode(sha256.as_bytes()).unwrap_or_default()))
 }

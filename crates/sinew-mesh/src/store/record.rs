@@ -24,12 +24,12 @@ use crate::{Mesh, MeshError};
 const WRITE: &str = "write a record of a gateway";
 const READ: &str = "read a record of a gateway";
 
-/// A record as it is stored.
+/// A stored record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRecord {
-    /// Its place in the stream: what a replacement may name.
+    /// Its revision; a replacement may name it.
     pub revision: u64,
-    /// Its content; empty where it was removed.
+    /// Its content; empty after removal.
     pub body: Bytes,
 }
 
@@ -59,7 +59,7 @@ impl<'a> GatewayRecords<'a> {
         RecordStore { mesh: self.mesh, stream: ACCESS }
     }
 
-    /// Webhooks of programs outside that hear of tasks.
+    /// Webhooks of external programs, called with updates of tasks.
     pub fn pushes(self) -> RecordStore<'a> {
         RecordStore { mesh: self.mesh, stream: PUSHES }
     }
@@ -70,13 +70,13 @@ impl RecordStore<'_> {
         bucket(self.mesh.namespace(), self.stream)
     }
 
-    /// The record of a subject. `None` if there was never one.
+    /// Returns the record of a subject; `None` if there never was one.
     pub async fn get(self, subject: &Subject) -> Result<Option<StoredRecord>, MeshError> {
         let unreachable = |reason: String| MeshError::Unreachable { what: READ, reason };
         let (name, subject) = (self.name(), self.mesh.subject(subject));
         let stream = self.mesh.jetstream().get_stream_no_info(&name).await;
         let stream = stream.map_err(|error| unreachable(error.to_string()))?;
-        // The subject is part of the call, so rights may end at it.
+        // The subject is part of the request, so rights can be limited to it.
         let call = format!("$JS.API.DIRECT.GET.{name}.{subject}");
         match self.mesh.permitted(&call, stream.direct_get_last_for_subject(subject)).await? {
             Ok(message) if is_foreign(&message.headers) => {
@@ -97,8 +97,8 @@ impl RecordStore<'_> {
         }
     }
 
-    /// Stores a record; an empty body removes it. With a revision (0: there is none) only in place of that one. Gives the
-    /// new revision; `None` if another record is stored meanwhile.
+    /// Stores a record; an empty body removes it. With a revision (0: no record), only that one is
+    /// replaced. Returns the new revision; `None` if another record was stored in the meantime.
     pub async fn put(
         self,
         subject: &Subject,
@@ -114,7 +114,7 @@ impl RecordStore<'_> {
             PublishAnswer::At(revision) => Ok(Some(revision)),
             PublishAnswer::Conflict { .. } => Ok(None),
             PublishAnswer::NoRoom(reason) => Err(MeshError::NoRoom { what: WRITE, reason }),
-            // Neither done nor failed: what is there decides.
+            // Unknown outcome: the stored value decides.
             PublishAnswer::Unknown(reason) => match self.get(subject).await? {
                 Some(stored) if stored.body == body && Some(stored.revision) > revision => {
                     Ok(Some(stored.revision))
@@ -124,8 +124,8 @@ impl RecordStore<'_> {
         }
     }
 
-    /// The records of all subjects of a kind, by subject. `tokens` are the first tokens of the subjects, without the
-    /// namespace: `["access", "key"]`.
+    /// Returns the records of all subjects of a kind, by subject. `tokens` are the first tokens of
+    /// the subjects, without the namespace: `["access", "key"]`.
     pub async fn list(self, tokens: &[&str]) -> Result<BTreeMap<String, StoredRecord>, MeshError> {
         let filter = sinew_protocol::subject::below(self.mesh.namespace(), tokens);
         let mut found = BTreeMap::new();
@@ -147,8 +147,8 @@ impl RecordStore<'_> {
         Ok(found)
     }
 
-    /// A live view of the records of a kind; see [`RecordStore::list`] for the tokens. `read` turns a record into its value,
-    /// once; a record that it cannot read is passed over.
+    /// Follows the records of a kind; see [`RecordStore::list`] for the tokens. `read` parses each
+    /// record once; records that it cannot parse are skipped.
     pub fn follow<T: Send + Sync + 'static>(
         self,
         tokens: &[&str],
@@ -164,7 +164,8 @@ impl RecordStore<'_> {
         let shared = Arc::new(SharedRecords::<T>::default());
         let (board, mut next) = (Arc::clone(&shared), Some(BTreeMap::new()));
         let following = follow(self.mesh.clone(), source, move |item| match item {
-            // A pass is shown when it is whole: records do not vanish while the stream is read again.
+            // A pass is shown when it is complete, so records do not disappear while the stream is
+            // read again.
             FollowedItem::Begin => next = Some(BTreeMap::new()),
             FollowedItem::Message { subject: name, body, seq, .. } => {
                 let Some(subject) = Subject::parse(&namespace, &name) else { return };
@@ -195,13 +196,13 @@ impl RecordStore<'_> {
     }
 }
 
-/// Whether a record that the server was asked for is not what its publisher wrote to its subject. The server names the
-/// stream in each answer, and once more in a stored one that it was made to send there.
+/// Returns whether a record is not what its publisher wrote to its subject. The server adds the
+/// stream name to each reply, and a second one to a stored reply that it was made to publish there.
 fn is_foreign(headers: &HeaderMap) -> bool {
     headers.get_all(NATS_STREAM).count() > 1 || undeliverable(headers).is_some()
 }
 
-/// A live view of records. Clones share it; it ends with the last of them.
+/// A live view of records. Clones share it; it ends with the last clone.
 pub struct RecordView<T> {
     shared: Arc<SharedRecords<T>>,
     changes: watch::Receiver<u64>,
@@ -239,34 +240,34 @@ impl<T> SharedRecords<T> {
 }
 
 impl<T> RecordView<T> {
-    /// Waits until the view has seen everything that was stored when it was made.
+    /// Waits until the view contains everything that was stored when it was created.
     pub async fn ready(&self) {
         self.follower.ready().await;
     }
 
-    /// Waits until the view has everything that is stored now; an error if that is not known in
-    /// time, so that a missing record may be stored all the same.
+    /// Waits until the view contains everything that is stored now; an error if that is not known
+    /// in time: then a missing record may still be stored.
     pub async fn current(&self) -> Result<(), MeshError> {
         self.follower.current().await
     }
 
-    /// Whether the view has seen everything that was stored when it was made.
+    /// Returns whether the view contains everything that was stored when it was created.
     pub fn is_ready(&self) -> bool {
         self.follower.is_ready()
     }
 
-    /// The record of a subject.
+    /// Returns the record of a subject.
     pub fn get(&self, subject: &Subject) -> Option<Arc<T>> {
         let name = subject.name(&self.namespace);
         self.shared.records.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned()
     }
 
-    /// The record of a subject. One that the view does not have is looked for again once the view
-    /// has everything that is stored now.
+    /// Returns the record of a subject. If the view lacks it, waits until the view contains
+    /// everything that is stored now.
     ///
     /// # Errors
     ///
-    /// The mesh does not answer, so that a record that was not found may be stored.
+    /// The mesh does not reply, so a missing record may still be stored.
     pub async fn find(&self, subject: &Subject) -> Result<Option<Arc<T>>, MeshError> {
         if let Some(found) = self.get(subject) {
             return Ok(Some(found));
@@ -275,12 +276,12 @@ impl<T> RecordView<T> {
         Ok(self.get(subject))
     }
 
-    /// All records, in the order of their subjects.
+    /// Returns all records, ordered by subject.
     pub fn list(&self) -> Vec<Arc<T>> {
         self.shared.records.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Waits until a record has changed since this handle was last told.
+    /// Waits for a change since the last call on this handle.
     pub async fn changed(&mut self) {
         let _gone = self.changes.changed().await;
     }

@@ -19,18 +19,18 @@ use crate::stream::pull::pause;
 use crate::stream::send::PutOutcome;
 use crate::{Mesh, MeshError};
 
-/// Bytes of one piece before it is sealed.
+/// Bytes of one piece before encryption.
 const PIECE_BYTES: usize = 128 << 10;
 /// Bytes at the beginning of the first piece: the size of the object.
 const SIZE_BYTES: usize = 8;
-/// Pieces that are written or read at once.
+/// Concurrent writes or reads of pieces.
 const WINDOW: usize = 8;
-/// Reads of a missing piece from a server with several copies: one of them may not have it yet.
+/// Attempts to read a missing piece from a cluster: a replica may lag.
 const COPY_READS: u32 = 7;
-/// Longest wait between two of these reads.
+/// Longest wait between two attempts.
 const COPY_PAUSE: Duration = Duration::from_millis(400);
 
-/// An object by its id, which begins with its execution, and its key.
+/// An object, identified by its id, which starts with its execution, and its key.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectLocation<'a> {
     pub(crate) execution: &'a ExecutionId,
@@ -39,14 +39,14 @@ pub(crate) struct ObjectLocation<'a> {
 }
 
 impl<'a> ObjectLocation<'a> {
-    /// The object that a message names as [`ObjectLocation::reference`] writes it.
+    /// Parses a reference written by [`ObjectLocation::reference`].
     pub(crate) fn named(execution: &'a ExecutionId, reference: &str) -> Result<Self, BadArtifact> {
         let no_key = || BadArtifact::NoKey(reference.chars().take(200).collect());
         let (id, key) = reference.rsplit_once('.').ok_or_else(no_key)?;
         Ok(Self { execution, id: id.to_owned(), key: key.parse().map_err(|_| no_key())? })
     }
 
-    /// Id and key, for a message that names the object.
+    /// Returns id and key, for a message that references the object.
     pub(crate) fn reference(&self) -> String {
         format!("{}.{}", self.id, self.key)
     }
@@ -64,14 +64,14 @@ impl<'a> ObjectLocation<'a> {
     }
 }
 
-/// The number of a piece as its nonce: a key seals one object, and each piece of it once.
+/// Uses the number of a piece as its nonce: a key encrypts one object, and each piece once.
 fn nonce(nth: usize) -> Nonce {
     let mut bytes = [0; NONCE_LEN];
     bytes[NONCE_LEN - 8..].copy_from_slice(&(nth as u64).to_be_bytes());
     Nonce::assume_unique_for_key(bytes)
 }
 
-/// The number of pieces of an object of this size.
+/// Returns the number of pieces of an object of this size.
 fn piece_count(size: usize) -> usize {
     size.saturating_add(SIZE_BYTES).div_ceil(PIECE_BYTES)
 }
@@ -80,7 +80,7 @@ fn piece_count(size: usize) -> usize {
 #[derive(Clone)]
 pub(crate) struct SealedObjects {
     mesh: Mesh,
-    /// Word for an object in errors.
+    /// Name for an object in errors.
     what: &'static str,
 }
 
@@ -89,12 +89,12 @@ impl SealedObjects {
         Self { mesh: mesh.clone(), what }
     }
 
-    /// The place of an object that this process is going to store.
+    /// Returns the location of an object that this process is going to store.
     pub(crate) fn place<'a>(&self, execution: &'a ExecutionId, id: String) -> ObjectLocation<'a> {
         ObjectLocation { execution, key: ObjectKey::derived(self.mesh.object_secret(), &id), id }
     }
 
-    /// Stores bytes. Pieces that an earlier try stored are left as they are.
+    /// Stores bytes. Pieces that an earlier attempt stored are left unchanged.
     pub(crate) async fn put(&self, place: &ObjectLocation<'_>, bytes: &Bytes) -> Result<(), MeshError> {
         if bytes.len() > LARGEST_OBJECT {
             let (size, limit) = (bytes.len() as u64, LARGEST_OBJECT as u64);
@@ -112,7 +112,7 @@ impl SealedObjects {
         nth: usize,
         bytes: &Bytes,
     ) -> Result<(), MeshError> {
-        // The size precedes the bytes, so each piece has those that are this much earlier.
+        // The size precedes the bytes, so each piece is shifted by its length.
         let start = (nth * PIECE_BYTES).saturating_sub(SIZE_BYTES);
         let end = bytes.len().min((nth + 1) * PIECE_BYTES - SIZE_BYTES);
         let mut piece = Vec::with_capacity(PIECE_BYTES + CHACHA20_POLY1305.tag_len());
@@ -129,7 +129,7 @@ impl SealedObjects {
         }
     }
 
-    /// Reads the bytes of an object, at most so many.
+    /// Reads the bytes of an object up to a size limit.
     pub(crate) async fn get_within(
         &self,
         place: &ObjectLocation<'_>,
@@ -164,7 +164,7 @@ impl SealedObjects {
         Ok(StoredObject { bytes, sha256 })
     }
 
-    /// One piece, opened.
+    /// Reads and decrypts one piece.
     async fn piece(
         &self,
         place: &ObjectLocation<'_>,

@@ -21,13 +21,14 @@ use crate::stream::task::TaskExchange;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError};
 
-/// Most records of a log. A longer one is refused, whatever its agent's own limits say.
+/// Maximum number of records in a log. A longer one is rejected, independent of its agent's limits.
 pub const MAX_STEPS: u64 = 20_000;
-/// Largest record, in bytes. One above the size that travels in its message lies in the artifact store.
+/// Maximum size of a record, in bytes. A record that exceeds the message size is stored in the
+/// artifact store.
 pub const MAX_STEP_BYTES: usize = 32 << 20;
-/// Records that are asked for at once: at first, and at most.
+/// Records that are requested concurrently: initially, and at most.
 const READ_AHEAD: (u64, u64) = (8, 64);
-/// Shortest lifetime of a record that the server takes.
+/// Shortest lifetime of a record that the server accepts.
 const MIN_TTL: Duration = Duration::from_secs(1);
 
 /// The log of one activation of one agent.
@@ -55,15 +56,15 @@ pub struct StepStore {
 }
 
 impl TaskExchange<'_> {
-    /// Returns the steps of tasks: what agents have done of them.
+    /// Returns the steps of tasks.
     pub fn steps(self) -> StepStore {
         StepStore { mesh: self.mesh.clone() }
     }
 }
 
 impl StepStore {
-    /// Returns the records of a log from a place on, in order, up to the first place that is empty. A replica of the server
-    /// may lag behind: an append that finds its place taken shows what is missing here.
+    /// Returns the records of a log from a position, in order, up to the first empty position. A
+    /// replica of the server may lag; then an append fails because its position is taken.
     pub async fn read(&self, log: &StepLogId, from: u64) -> Result<Vec<Bytes>, MeshError> {
         let (mut records, mut at, mut ahead) = (Vec::new(), from, READ_AHEAD.0);
         while at < MAX_STEPS {
@@ -81,9 +82,9 @@ impl StepStore {
         Ok(records)
     }
 
-    /// Returns the number of records of a log, by a few single reads however long the log is.
+    /// Returns the number of records of a log, with few reads even for a long log.
     pub async fn count(&self, log: &StepLogId) -> Result<u64, MeshError> {
-        // Places below `taken` have records; the place before `bound` is empty.
+        // Positions below `taken` have records; the position before `bound` is empty.
         let (mut taken, mut bound) = (0, 1);
         while self.is_taken(log, bound - 1).await? {
             taken = bound;
@@ -105,8 +106,8 @@ impl StepStore {
         Ok(self.mesh.stored(&stream, &name).await?.is_some())
     }
 
-    /// Writes a record to a place, unless another one lies there. The record goes after `keep` if that is shorter than the
-    /// time for which the mesh keeps steps.
+    /// Writes a record to a position, unless it is taken. The record expires after `keep` if that
+    /// is shorter than the retention of steps on the mesh.
     pub async fn append(
         &self,
         log: &StepLogId,
@@ -124,7 +125,7 @@ impl StepStore {
         }
         let (mut headers, mut body) = (HeaderMap::new(), record);
         if body.len() > INLINE_LIMIT {
-            // The object first: a record must not name bytes that are not there yet.
+            // Store the object first: a record must not reference a missing object.
             let id = object_id(log, &digest_of(&body).await);
             let object = self.objects().place(&log.execution, id);
             self.objects().put(&object, &body).await?;
@@ -133,7 +134,7 @@ impl StepStore {
             body = reference.into();
         }
         if let Some(keep) = keep {
-            // Seconds, rounded up: the server takes no fractions.
+            // Rounded up to seconds: the server accepts no fractions.
             let seconds = keep.max(MIN_TTL).as_millis().div_ceil(1_000);
             headers.insert(NATS_MESSAGE_TTL, HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX)));
         }
@@ -154,7 +155,8 @@ impl StepStore {
         if undeliverable(&message.headers).is_some() {
             return Err(damaged("it cannot be parsed"));
         }
-        // The server adds its own words to those of a message that it was made to store as an answer.
+        // The server adds its own headers to those of a message that it was made to publish as a
+        // reply.
         if message.headers.get_all(NATS_STREAM).count() > 1 {
             return Err(damaged("it was not written by its agent"));
         }
@@ -162,7 +164,8 @@ impl StepStore {
             return Ok(Some(message.payload));
         }
         let object = ObjectLocation::named(&log.execution, &String::from_utf8_lossy(&message.payload))?;
-        // The object must be this log's and have these bytes, whatever the message says.
+        // Verify that the object belongs to this log and has these bytes, independent of the
+        // message.
         let other = || damaged("the object that it names is a different one");
         if !object.id.starts_with(&object_id(log, "")) {
             return Err(other());
@@ -179,7 +182,7 @@ impl StepStore {
     }
 }
 
-/// The id of a large record among the stored objects. No task has this name: the id of a task has no dot.
+/// Id of a large record among the stored objects; distinct from task ids, which contain no dot.
 fn object_id(log: &StepLogId, sha256: &str) -> String {
     format!("{}.step.{}.{sha256}", log.execution, log.activation)
 }

@@ -28,35 +28,35 @@ use crate::stream::stored::MessageQuery;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError};
 
-/// Versions of a workflow that are kept.
+/// Maximum number of versions of a workflow.
 pub const MOST_VERSIONS: usize = 16;
 
-/// A plan as it is stored.
+/// A plan as stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredPlan {
     /// The dialect that lowered it, whose adapter executes it.
     pub dialect: String,
     /// The plan.
     pub plan: Value,
-    /// The file it came from, for people; not covered by the digest.
+    /// Its source file, for people; not covered by the digest.
     #[serde(default)]
     pub source: Option<String>,
-    /// Texts that it was lowered from, for people; not covered by the digest. `None` if they are not known or too long.
+    /// Source texts, for people; not covered by the digest. `None` if they are unknown or too long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub texts: Option<PlanTexts>,
 }
 
-/// Texts that a plan was lowered from, with what was found in them then.
+/// Source texts of a plan, with the findings of their validation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlanTexts {
-    /// The workflow file, then the files that it includes.
+    /// The workflow file, then the included files.
     pub files: Vec<PlanFile>,
     /// Findings as `sinew workflow validate -o json` lists them.
     #[serde(default)]
     pub diagnostics: Vec<Value>,
 }
 
-/// A file that a plan was lowered from.
+/// A source file of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanFile {
     /// Name of the file in findings.
@@ -66,7 +66,8 @@ pub struct PlanFile {
 }
 
 impl StoredPlan {
-    /// The plan's identity: hex sha256 of its canonical JSON, with sorted members and no white space.
+    /// Returns the plan's identity: hex sha256 of its canonical JSON, with sorted members and no
+    /// white space.
     pub fn digest(&self) -> String {
         let mut plan = self.plan.clone();
         plan.sort_all_objects();
@@ -77,17 +78,18 @@ impl StoredPlan {
 /// One version of a workflow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkflowVersion {
-    /// Its place in the stream: grows with every deployment.
+    /// Its sequence number in the stream: increases with every deployment.
     pub seq: u64,
     /// The deployment.
     pub deployment: Deployment,
 }
 
-/// Most bytes of a stored plan, and most values in it: a workflow of 10,000 nodes takes a tenth of both.
+/// Maximum bytes of a stored plan, and maximum values in it: a workflow of 10,000 nodes takes a
+/// tenth of both.
 const MAX_PLAN_BYTES: usize = 32 << 20;
 const MAX_PLAN_VALUES: usize = 4_000_000;
 
-/// Plans that are stored on a mesh, and the workflows that name them.
+/// Stored plans of a mesh, and the workflows that reference them.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkflowStore<'a> {
     mesh: &'a Mesh,
@@ -105,7 +107,7 @@ impl WorkflowStore<'_> {
         ObjectBucket::new(self.mesh, PLANS, "plan")
     }
 
-    /// Stores a plan; gives its digest.
+    /// Stores a plan; returns its digest.
     pub async fn put_plan(self, plan: &StoredPlan) -> Result<String, MeshError> {
         let digest = plan.digest();
         let body = serde_json::to_vec(plan).map_err(|error| malformed("a plan", &error))?;
@@ -119,7 +121,7 @@ impl WorkflowStore<'_> {
         Ok(digest)
     }
 
-    /// The plan with this digest.
+    /// Returns the plan with this digest.
     pub async fn get_plan(self, digest: &str) -> Result<StoredPlan, MeshError> {
         if !is_digest(digest) {
             return Err(MeshError::NotFound { what: "plan", id: digest.chars().take(80).collect() });
@@ -138,7 +140,7 @@ impl WorkflowStore<'_> {
         })
     }
 
-    /// Gives a stored plan a name; gives the version's place in the stream.
+    /// Deploys a stored plan under a name; returns the version's sequence number.
     pub async fn deploy(self, deployment: &Deployment) -> Result<u64, MeshError> {
         let name = Token::of(&deployment.name);
         let body = Bytes::from(deployment.to_json());
@@ -151,13 +153,13 @@ impl WorkflowStore<'_> {
         object::store(self.mesh, "deploy a workflow", subject, None, body).await
     }
 
-    /// Takes a workflow's name away; open executions go on.
+    /// Removes a workflow's name; open executions continue.
     pub async fn undeploy(self, name: &str) -> Result<(), MeshError> {
         let subject = self.mesh.subject(&Subject::Workflow { name: Token::of(name) });
         object::store(self.mesh, "remove a workflow", subject, None, Bytes::new()).await.map(drop)
     }
 
-    /// The latest version of a workflow, as the leader has it.
+    /// Returns the latest version of a workflow, read from the leader.
     pub async fn latest(self, name: &str) -> Result<Option<WorkflowVersion>, MeshError> {
         let token = Token::of(name);
         let stream = stream_name("WORKFLOWS", self.mesh.namespace());
@@ -175,7 +177,7 @@ impl WorkflowStore<'_> {
         Ok(Some(WorkflowVersion { seq: message.sequence, deployment: read(&token, &message.payload)? }))
     }
 
-    /// The workflows that are deployed, from now on.
+    /// Follows the deployed workflows.
     pub fn follow(self) -> Workflows {
         let shared = Arc::new(SharedWorkflows::default());
         let namespace = self.mesh.namespace().to_owned();
@@ -187,7 +189,8 @@ impl WorkflowStore<'_> {
         };
         let (board, mut next) = (Arc::clone(&shared), Some(VersionsByName::new()));
         let following = follow(self.mesh.clone(), source, move |step| match step {
-            // A pass is shown when it is whole: names do not vanish while the stream is read again.
+            // A pass is shown when it is complete, so names do not disappear while the stream is
+            // read again.
             FollowedItem::Begin => next = Some(VersionsByName::new()),
             FollowedItem::Message { subject, body, seq, .. } => {
                 let Some(Subject::Workflow { name }) = Subject::parse(&namespace, &subject) else { return };
@@ -215,7 +218,7 @@ fn malformed(what: &'static str, error: &serde_json::Error) -> MeshError {
     MeshError::Malformed { what, reason: error.to_string() }
 }
 
-/// A deployment that came from the stream under this name.
+/// Reads a deployment of this name from the stream.
 fn read(name: &Token, body: &[u8]) -> Result<Deployment, MeshError> {
     let wrong = |reason: String| MeshError::Malformed { what: "a deployment", reason };
     let deployment = Deployment::read(body).map_err(|error| wrong(error.to_string()))?;
@@ -225,7 +228,7 @@ fn read(name: &Token, body: &[u8]) -> Result<Deployment, MeshError> {
     Ok(deployment)
 }
 
-/// The versions of each name, oldest first; none where the name was taken away.
+/// The versions of each name, oldest first; `None` where the name was removed.
 type VersionsByName = BTreeMap<Token, Vec<Option<Arc<WorkflowVersion>>>>;
 
 fn add(names: &mut VersionsByName, name: Token, seq: u64, body: &[u8]) {
@@ -247,7 +250,7 @@ fn add(names: &mut VersionsByName, name: Token, seq: u64, body: &[u8]) {
     }
 }
 
-/// A live view of the workflows that are deployed. Clones share it; it ends with the last of them.
+/// A live view of the deployed workflows. Clones share it; it ends with the last clone.
 #[derive(Clone)]
 pub struct Workflows {
     shared: Arc<SharedWorkflows>,
@@ -268,28 +271,28 @@ impl SharedWorkflows {
 }
 
 impl Workflows {
-    /// Waits until the view has seen everything that was deployed when it was made.
+    /// Waits until the view contains everything that was deployed when it was created.
     pub async fn ready(&self) {
         self.follower.ready().await;
     }
 
-    /// Waits until the view has everything that is deployed now; an error if that is not known in
-    /// time, so that a missing name may be deployed all the same.
+    /// Waits until the view contains everything that is deployed now; an error if that is not known
+    /// in time: then a missing name may still be deployed.
     pub async fn current(&self) -> Result<(), MeshError> {
         self.follower.current().await
     }
 
-    /// The latest version of the workflow with this name.
+    /// Returns the latest version of the workflow with this name.
     pub fn get(&self, name: &str) -> Option<Arc<WorkflowVersion>> {
         self.by_token(&Token::of(name))
     }
 
-    /// The latest version of the workflow with this token.
+    /// Returns the latest version of the workflow with this token.
     pub fn by_token(&self, name: &Token) -> Option<Arc<WorkflowVersion>> {
         self.read(|names| names.get(name)?.last()?.clone())
     }
 
-    /// The latest version of every workflow, by name.
+    /// Returns the latest version of every workflow, by name.
     pub fn list(&self) -> Vec<Arc<WorkflowVersion>> {
         let mut all: Vec<_> =
             self.read(|names| names.values().filter_map(|versions| versions.last()?.clone()).collect());
@@ -297,12 +300,12 @@ impl Workflows {
         all
     }
 
-    /// All versions of a name that are kept, oldest first, also those before it was taken away.
+    /// Returns all kept versions of a name, oldest first, including those before its removal.
     pub fn versions(&self, name: &str) -> Vec<Arc<WorkflowVersion>> {
         self.read(|names| names.get(&Token::of(name)).into_iter().flatten().flatten().cloned().collect())
     }
 
-    /// Waits until something was deployed or removed since this handle was last told.
+    /// Waits for a deployment or removal since the last call on this handle.
     pub async fn changed(&mut self) {
         let _gone = self.changes.changed().await;
     }

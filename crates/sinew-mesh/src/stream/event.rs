@@ -20,24 +20,24 @@ use crate::mesh::{Line, Mesh};
 use crate::stream::listen::MeshSubscription;
 use crate::stream::pull::{Reader, Reading, redirected};
 
-/// How long an event waits for its place in a connection that is busy or away.
+/// Time for queuing an event on a connection that is busy or lost.
 const SEND_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Which events.
+/// Filter for events.
 #[derive(Clone, Debug, Default)]
 pub struct EventFilter {
-    /// Of this workflow.
+    /// Name of the workflow.
     pub workflow: Option<String>,
-    /// Of this execution.
+    /// Id of the execution.
     pub execution: Option<ExecutionId>,
-    /// Of this kind: `workflow_node_execution_start`, `command`, …
+    /// Kind: `workflow_node_execution_start`, `command`, …
     pub kind: Option<String>,
 }
 
-/// From where on.
+/// Start position of a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventStart {
-    /// All that the mesh still keeps; nothing but what is told from now on where the mesh keeps no events.
+    /// All stored events; on a mesh that stores no events, the same as `Now`.
     Beginning,
     /// Events from now on.
     Now,
@@ -58,22 +58,22 @@ pub struct Event {
     pub body: Bytes,
 }
 
-/// Events in order, each once, until it is dropped.
+/// Events in order, each once.
 pub struct Events {
     namespace: String,
     source: EventSource,
 }
 
-/// Publishes events of executions and does not wait for them to be heard or stored.
+/// Publishes events of executions without waiting for subscribers or storage.
 pub struct EventWriter {
     line: Arc<Line>,
-    /// The tokens before the workflow.
+    /// Subject tokens before the workflow.
     prefix: String,
-    /// The execution of the last event, with the tokens before the kind.
+    /// The execution of the last event, with the subject tokens before the kind.
     last: Option<(ExecutionId, String)>,
 }
 
-/// An event as it is published.
+/// An event to publish.
 #[derive(Clone, Copy, Debug)]
 pub struct OutgoingEvent<'a> {
     /// Name of the workflow.
@@ -82,7 +82,7 @@ pub struct OutgoingEvent<'a> {
     pub execution: &'a ExecutionId,
     /// Its kind, a token.
     pub kind: &'a str,
-    /// Place of the event in its execution: round and index; `None` for verdicts.
+    /// Position of the event in its execution: round and index; `None` for verdicts.
     pub place: Option<(usize, usize)>,
     /// When it was decided, in milliseconds since 1970 UTC; `None` for verdicts.
     pub at: Option<u64>,
@@ -91,7 +91,8 @@ pub struct OutgoingEvent<'a> {
 }
 
 impl EventWriter {
-    /// Publishes an event. One that a connection has no room for is dropped: whoever misses it reads the record.
+    /// Publishes an event. Drops it if the connection is not ready: readers of the record still see
+    /// the facts.
     pub async fn write(&mut self, event: OutgoingEvent<'_>, body: Bytes) {
         if self.last.as_ref().is_none_or(|(execution, _)| execution != event.execution) {
             let (workflow, execution) = (Token::of(event.workflow), event.execution);
@@ -112,7 +113,7 @@ impl EventWriter {
         }
         crash::before(&subject);
         let mut sending = std::pin::pin!(self.line.client.publish_with_headers(subject, headers, body));
-        // A timer is made only for a connection that has no room at once.
+        // Only a connection that is not immediately ready needs a timer.
         let sent = match sending.as_mut().now_or_never() {
             Some(sent) => sent.err().map(|error| error.to_string()),
             None => match timeout(SEND_TIMEOUT, sending).await {
@@ -130,7 +131,7 @@ const TRACE_PARENT: HeaderName = HeaderName::from_static(header::TRACE_PARENT);
 const SEQ: HeaderName = HeaderName::from_static(header::SEQ);
 const TIME: HeaderName = HeaderName::from_static(header::TIME);
 
-/// Where events come from.
+/// Source of events.
 enum EventSource {
     /// The stream of a mesh that keeps events.
     Stored(Reader),
@@ -152,13 +153,13 @@ impl Mesh {
 }
 
 impl EventLog<'_> {
-    /// Opens a way for events, over the connection that is used now.
+    /// Returns a writer of events over the current connection.
     pub fn writer(self) -> EventWriter {
         let prefix = below(self.mesh.namespace(), &["event"]);
         EventWriter { line: self.mesh.line(), prefix: prefix.trim_end_matches('>').to_owned(), last: None }
     }
 
-    /// Reads events. What is told after this returns is heard.
+    /// Follows events. Includes all events that are published after this returns.
     pub async fn follow(self, filter: &EventFilter, from: EventStart) -> Result<Events, MeshError> {
         let token = |name: &Option<String>| {
             name.as_deref().map_or_else(|| "*".to_owned(), |name| Token::of(name).to_string())
@@ -182,7 +183,7 @@ impl EventLog<'_> {
         Ok(Events { namespace, source: EventSource::Stored(reader) })
     }
 
-    /// The place of a stream's last message.
+    /// Returns the sequence number of a stream's last message.
     async fn last_sequence(self, stream: &str) -> Result<u64, MeshError> {
         const WHAT: &str = "read the state of a stream";
         let call = format!("$JS.API.STREAM.INFO.{stream}");
@@ -194,7 +195,7 @@ impl EventLog<'_> {
 }
 
 impl Events {
-    /// The next event. May be given up and called again; nothing is lost by it.
+    /// Waits for the next event. Cancel-safe.
     pub async fn next(&mut self) -> Event {
         loop {
             let message = match &mut self.source {
@@ -209,7 +210,7 @@ impl Events {
                 EventSource::Live(messages) => match messages.next().await {
                     Some(message) if message.headers.as_ref().is_some_and(redirected) => continue,
                     Some(message) => message,
-                    // The connection was closed for good: nothing is told any more.
+                    // The connection was closed permanently; no event follows.
                     None => std::future::pending().await,
                 },
             };
@@ -220,7 +221,7 @@ impl Events {
         }
     }
 
-    /// The next event if it has come already.
+    /// Returns the next event if it has already arrived.
     pub fn try_next(&mut self) -> Option<Event> {
         self.next().now_or_never()
     }

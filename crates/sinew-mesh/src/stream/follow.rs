@@ -29,18 +29,18 @@ const FOLLOWING: &str = "follow a stream";
 pub(crate) struct Source {
     /// The stream's name on the server.
     pub(crate) stream: String,
-    /// The subjects wanted.
+    /// Filter for subjects.
     pub(crate) filter: String,
-    /// Which messages a pass begins with.
+    /// First messages of a pass.
     pub(crate) from: DeliverPolicy,
-    /// How often [`FollowedItem::Tick`] comes while the stream is seen.
+    /// Interval of [`FollowedItem::Tick`] while the stream is reachable.
     pub(crate) tick: Duration,
 }
 
 /// Item that a follower receives.
 #[derive(Debug)]
 pub(crate) enum FollowedItem {
-    /// A pass begins: what the stream holds comes first.
+    /// A pass starts with the current content of the stream.
     Begin,
     /// One message.
     Message {
@@ -48,21 +48,21 @@ pub(crate) enum FollowedItem {
         subject: String,
         /// Its body; empty for a tombstone.
         body: Bytes,
-        /// Its place in the stream.
+        /// Its sequence number.
         seq: u64,
-        /// When the server stored it, on our monotonic clock.
+        /// When the server stored it, on the local monotonic clock.
         at: Instant,
     },
-    /// All that the stream held when the pass began has come.
+    /// The content of the stream at the start of the pass is complete.
     Whole,
-    /// Some time passed while the stream was in sight.
+    /// Some time has passed while the stream was reachable.
     Tick,
 }
 
 /// How much of its stream a view contains.
 #[derive(Clone, Debug, Default)]
 struct ViewProgress {
-    /// Whether a pass was read to its end.
+    /// Whether a pass was completed.
     is_whole: bool,
     /// Sequence of the last message in the view.
     seen: u64,
@@ -70,13 +70,13 @@ struct ViewProgress {
     problem: Option<String>,
 }
 
-/// A running follower. Ends when dropped.
+/// A running follower; stops on drop.
 #[derive(Debug)]
 pub(crate) struct Follower {
     mesh: Mesh,
     source: Source,
     progress: watch::Receiver<ViewProgress>,
-    /// The last comparison with the leader, which callers share.
+    /// The last comparison with the leader, shared by callers.
     comparison: Mutex<Option<Comparison>>,
     task: JoinHandle<()>,
 }
@@ -85,7 +85,7 @@ pub(crate) struct Follower {
 #[derive(Debug)]
 struct Comparison {
     started: Instant,
-    /// Why the view may lack something; `None` if it contained everything.
+    /// Why the view may be incomplete; `None` if it was complete.
     failure: Option<String>,
 }
 
@@ -96,7 +96,8 @@ impl Drop for Follower {
 }
 
 impl Follower {
-    /// Waits until the view contains everything that the stream held when the follower started.
+    /// Waits until the view contains everything that the stream contained when the follower
+    /// started.
     pub(crate) async fn ready(&self) {
         let mut progress = self.progress.clone();
         let _gone = progress.wait_for(|view| view.is_whole).await;
@@ -106,15 +107,16 @@ impl Follower {
         self.progress.borrow().is_whole
     }
 
-    /// Waits until the view contains everything that the stream holds now, as its leader reports.
+    /// Waits until the view contains everything that the stream contains now, as reported by its
+    /// leader.
     ///
     /// # Errors
     ///
-    /// [`MeshError::Unreachable`] if that is not known in time: then the view proves no absence.
+    /// [`MeshError::Unreachable`] if that is not known in time: then missing entries prove nothing.
     pub(crate) async fn current(&self) -> Result<(), MeshError> {
         let called = Instant::now();
         let mut shared = self.comparison.lock().await;
-        // Many callers at once take two questions to the leader, however long its answers take.
+        // Concurrent callers share at most two requests to the leader, however slow it is.
         let failure = match &*shared {
             Some(last) if last.started >= called => last.failure.clone(),
             _ => {
@@ -133,7 +135,7 @@ impl Follower {
         let Source { stream, filter, .. } = &self.source;
         let last = match self.mesh.message(stream, &MessageQuery::last(filter)).await {
             Ok(last) => last.map_or(0, |message| message.sequence),
-            // Some roles may read a part of a stream only, and cannot ask its leader.
+            // Some roles may only read a part of the stream, and not query its leader.
             Err(MeshError::Forbidden { .. } | MeshError::Refused { .. }) => 0,
             Err(error) => return Err(error.to_string()),
         };
@@ -148,7 +150,7 @@ impl Follower {
     }
 }
 
-/// Passes to `sink` what happens on a stream, until the returned value is dropped.
+/// Passes the items of a stream to `sink`, until the returned value is dropped.
 pub(crate) fn follow(
     mesh: Mesh,
     source: Source,
@@ -158,25 +160,26 @@ pub(crate) fn follow(
     let (shared, followed) = (mesh.clone(), source.clone());
     let task = tokio::spawn(async move {
         loop {
-            // A pass ends only when the stream cannot be read.
+            // A pass ends only when the stream becomes unreadable.
             let Err(error) = pass(&mesh, &source, &progress, &mut sink).await;
             tracing::debug!(%error, stream = source.stream, "cannot read the stream; following it again");
             progress.send_modify(|view| view.problem = Some(error.to_string()));
-            // Views that lose the same server at the same time should not all return at once.
+            // Views that lose the same server together should not all retry together.
             sleep(Duration::from_millis(rand::random_range(100..600))).await;
         }
     });
     Follower { mesh: shared, source: followed, progress: received, comparison: Mutex::default(), task }
 }
 
-/// The longest a server may be silent before the stream counts as out of sight, halved.
+/// Heartbeat interval; a stream counts as unreachable after two.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How often a stream that gives nothing is compared with what its leader has, and how long a message may be on its way.
+/// How long an idle stream may go without a comparison with its leader, and a message may take to
+/// arrive.
 const CHECK: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(10) };
 const DELIVERY: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(2) };
-/// How long the start of a pass may pause before its consumer is asked whether anything is left.
+/// Pause at the start of a pass after which its consumer is queried for remaining messages.
 const LULL: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(1) };
-/// Longest wait for a view to contain what its stream holds, and for the server to answer for it.
+/// Timeout for a view to become complete, and for the server's reply.
 const CURRENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 async fn pass(
@@ -224,8 +227,9 @@ async fn pass(
             }
             if left > 0 && heard.elapsed() > LULL {
                 check_drained(mesh, &consumer).await?;
-                // Messages that were delivered before the answer have arrived, because the connection keeps
-                // the order. If nothing has, the remaining messages were removed meanwhile.
+                // Messages that were delivered before the reply have arrived, because the
+                // connection preserves order. If none has, the remaining messages were deleted in
+                // the meantime.
                 came = messages.next().now_or_never();
                 if came.is_none() {
                     left = 0;
@@ -243,7 +247,7 @@ async fn pass(
         }
         expected += 1;
         heard = Instant::now();
-        // Both times are the server's, so its clock may be wrong against ours.
+        // Both times are the server's, so a wrong local clock does not matter.
         let age = Duration::try_from(created - info.published).unwrap_or_default();
         let at = if left > 0 { began.checked_sub(age).unwrap_or(began) } else { heard };
         let (seq, pending) = (info.stream_sequence, info.pending);
@@ -261,11 +265,11 @@ async fn pass(
     }
 }
 
-/// Asks the server whether a consumer has delivered everything, without waiting for a message.
+/// Queries the server whether a consumer has delivered everything, without waiting for a message.
 ///
 /// # Errors
 ///
-/// The server does not answer, or delivers a message: then requests of the reader were lost.
+/// The server does not reply, or delivers a message: then requests of the reader were lost.
 async fn check_drained(mesh: &Mesh, consumer: &PullConsumer) -> Result<(), MeshError> {
     let lost = |reason: String| MeshError::Unreachable { what: FOLLOWING, reason };
     let inbox = async_nats::Subject::from(mesh.client().new_inbox());
@@ -283,17 +287,17 @@ async fn check_drained(mesh: &Mesh, consumer: &PullConsumer) -> Result<(), MeshE
     }
 }
 
-/// Comparison of a pass with the stream's leader. In a cluster, a consumer may read from a copy that is behind or is being
-/// filled again: it says that all has come when little has, and may deliver nothing more.
+/// Comparison of a pass with the stream's leader. In a cluster, a consumer may read from a replica
+/// that lags or is being restored: it reports completion too early, and may stop delivering.
 struct LeaderCheck<'a> {
     mesh: &'a Mesh,
     source: &'a Source,
-    /// Place of the last message that came.
+    /// Sequence number of the last received message.
     seen: u64,
-    /// A message that the leader has, and since when it is waited for.
+    /// A message that the leader has, and since when it is missing here.
     missing: Option<(u64, Instant)>,
     asked: Instant,
-    /// Whether there are copies, and this process may ask their leader.
+    /// Whether the stream is replicated, and this process may query its leader.
     is_useful: bool,
 }
 
@@ -302,12 +306,13 @@ impl<'a> LeaderCheck<'a> {
         Self { mesh, source, seen: 0, missing: None, asked: Instant::now(), is_useful: is_cluster }
     }
 
-    /// Whether a stream that was last heard then should be compared.
+    /// Returns whether a stream that was last received at this time should be compared.
     fn is_due(&self, heard: Instant) -> bool {
         self.missing.is_some() || self.asked.max(heard).elapsed() > CHECK
     }
 
-    /// Whether everything has come that the leader has, or had when it was asked. An error when it does not come.
+    /// Returns whether everything that the leader has (or had when queried) was received; an error
+    /// if it is overdue.
     async fn has_come(&mut self) -> Result<bool, MeshError> {
         match self.missing {
             Some((seq, _)) if self.seen >= seq => {
@@ -331,7 +336,8 @@ impl<'a> LeaderCheck<'a> {
                 self.missing = Some((message.sequence, self.asked));
                 Ok(false)
             }
-            // Some roles may read a part of a stream only, and the leader is asked for any message.
+            // Some roles may only read a part of the stream, and the leader can be queried for any
+            // message.
             Err(MeshError::Forbidden { .. } | MeshError::Refused { .. }) => {
                 self.is_useful = false;
                 Ok(true)
@@ -341,12 +347,12 @@ impl<'a> LeaderCheck<'a> {
     }
 }
 
-/// Whether a message is not what its publisher wrote to its subject.
+/// Returns whether a message is not what its publisher wrote to its subject.
 pub(crate) fn is_foreign(headers: &HeaderMap) -> bool {
     redirected(headers) || undeliverable(headers).is_some()
 }
 
-/// A consumer that leaves no trace: in memory, without acks, gone soon after its reader.
+/// Opens an ephemeral consumer: in memory, without acknowledgements, removed soon after its reader.
 pub(crate) async fn open(
     mesh: &Mesh,
     stream: &str,
@@ -356,7 +362,7 @@ pub(crate) async fn open(
     consumer(mesh, stream, pull::Config { filter_subject: filter, deliver_policy: from, ..quiet() }).await
 }
 
-/// The settings that such consumers share.
+/// Common settings of such consumers.
 pub(crate) fn quiet() -> pull::Config {
     pull::Config {
         ack_policy: AckPolicy::None,
@@ -367,7 +373,8 @@ pub(crate) fn quiet() -> pull::Config {
     }
 }
 
-/// Makes a consumer. It has a name: only then is its filter part of the call, so that the server can tell what may be read.
+/// Creates a consumer. With a name, its filter is part of the request subject, so the server can
+/// check read rights.
 pub(crate) async fn consumer(
     mesh: &Mesh,
     stream: &str,
@@ -390,13 +397,13 @@ pub(crate) async fn consumer(
     })
 }
 
-/// Messages asked for at once by [`sweep`].
+/// Messages that [`sweep`] requests at a time.
 const BATCH: usize = 500;
-/// How long a sweep waits for messages that are there and are not delivered, and between two looks.
+/// Time that a sweep waits for undelivered messages, and between two checks.
 const SWEEP_TIMEOUT: Duration = Duration::from_secs(5);
 const SWEEP_PAUSE: Duration = Duration::from_millis(50);
 
-/// Reads what a stream holds now, oldest first, until `take` says no.
+/// Reads the current content of a stream, oldest first, until `take` returns false.
 pub(crate) async fn sweep(
     mesh: &Mesh,
     stream: &str,
@@ -408,7 +415,7 @@ pub(crate) async fn sweep(
         .await
 }
 
-/// Like [`sweep`], with the settings of the consumer.
+/// Like [`sweep`], with the given consumer settings.
 pub(crate) async fn sweep_with(
     mesh: &Mesh,
     stream: &str,
@@ -428,7 +435,7 @@ pub(crate) async fn sweep_with(
         let mut batch =
             consumer.fetch().max_messages(BATCH).messages().await.map_err(|error| lost(error.to_string()))?;
         let before = expected;
-        // A lost answer must not hold the reader for ever, nor pass for the end of the stream.
+        // A lost reply must neither block the reader forever nor count as the end of the stream.
         while let Some(message) = timeout(SWEEP_TIMEOUT, batch.next())
             .await
             .map_err(|_| lost(format!("no response within {} s", SWEEP_TIMEOUT.as_secs())))?
@@ -448,7 +455,7 @@ pub(crate) async fn sweep_with(
             heard = Instant::now();
             continue;
         }
-        // The rest was removed meanwhile, or a server that is busy has not got to it: half a list must not pass for the whole.
+        // The rest was deleted, or the server is slow: a partial list must not count as complete.
         if matches!(mesh.unread(stream, &filter, last).await, Ok(None)) {
             break;
         }
@@ -457,12 +464,12 @@ pub(crate) async fn sweep_with(
         }
         sleep(SWEEP_PAUSE).await;
     }
-    // It would go on its own, a little later.
+    // It would otherwise expire a little later.
     let info = consumer.cached_info();
     if let Ok(stream) = mesh.jetstream().get_stream_no_info(stream).await {
         let _gone = stream.delete_consumer(&info.name).await;
     }
-    // A copy that is behind, or is being filled again, ends early.
+    // A replica that lags or is being restored ends early.
     if !is_whole || info.cluster.is_none() {
         return Ok(());
     }
@@ -470,7 +477,7 @@ pub(crate) async fn sweep_with(
         Ok(Some(unread)) if unread.time < info.created => {
             Err(lost("a replica of the stream is behind; retry".to_owned()))
         }
-        // Some roles cannot ask the leader.
+        // Some roles cannot query the leader.
         Ok(_) | Err(MeshError::Forbidden { .. } | MeshError::Refused { .. }) => Ok(()),
         Err(error) => Err(error),
     }

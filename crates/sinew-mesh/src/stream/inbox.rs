@@ -20,7 +20,7 @@ use crate::mesh::Mesh;
 use crate::stream::follow::sweep;
 use crate::stream::pull::{Item, Reader, Reading, milliseconds, redirected};
 
-/// The stream that something came from.
+/// Stream of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
     /// Commands to executions.
@@ -30,7 +30,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The stream's kind.
+    /// Returns the stream's kind.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Commands => "COMMANDS",
@@ -48,15 +48,15 @@ impl fmt::Display for Source {
 /// One command or result.
 #[derive(Clone, Debug)]
 pub struct ReceivedMessage {
-    /// The stream it came from.
+    /// Its stream.
     pub source: Source,
-    /// Its place in that stream.
+    /// Its sequence number in that stream.
     pub seq: u64,
     /// When it was stored: milliseconds since 1970 UTC, by the server's clock.
     pub time: u64,
     /// Its parsed subject; `None` if the subject is not valid.
     pub subject: Option<Subject>,
-    /// The subject as it came.
+    /// The subject as received.
     pub name: String,
     /// Its headers.
     pub headers: HeaderMap,
@@ -64,10 +64,10 @@ pub struct ReceivedMessage {
     pub body: Bytes,
 }
 
-/// Stored starts of a shard that are read at the most.
+/// Maximum number of stored starts of a shard that are read.
 const MAX_STORED_STARTS: usize = 10_000;
 
-/// A start that is stored.
+/// A stored start.
 #[derive(Clone, Debug)]
 pub struct StoredStart {
     /// The caller.
@@ -80,12 +80,12 @@ pub struct StoredStart {
     pub body: Bytes,
 }
 
-/// The commands and results of one shard, each stream in its order, each message once.
+/// The commands and results of one shard, each stream in order, each message once.
 pub struct Inbox {
     namespace: String,
     commands: Reader,
     results: Reader,
-    /// Whether results are asked first next time.
+    /// Whether results are polled first next time.
     turn: bool,
 }
 
@@ -103,8 +103,8 @@ impl Mesh {
 }
 
 impl ShardCommands<'_> {
-    /// Returns the starts that are stored for a shard behind a position, each with the time at which it was stored: those that
-    /// no owner has taken. Bodies are as callers wrote them.
+    /// Returns the starts of a shard that are stored after a position, each with its storage time:
+    /// those that no owner has accepted. Bodies are as callers wrote them.
     pub async fn stored_starts(self, shard: u32, behind: u64) -> Result<Vec<StoredStart>, MeshError> {
         let stream = bucket(self.mesh.namespace(), Source::Commands.as_str());
         let filter = below(self.mesh.namespace(), &["command", &shard.to_string()]);
@@ -122,8 +122,8 @@ impl ShardCommands<'_> {
         Ok(starts)
     }
 
-    /// Returns whether this connection may read the starts of all callers. A refusal by the server would end the command of
-    /// the caller, so its rights are asked for first.
+    /// Returns whether this connection may read the starts of all callers. It checks the rights
+    /// first, because a denial by the server would end the caller's command.
     pub async fn may_read_starts(self) -> Result<bool, MeshError> {
         let Some(rights) = self.mesh.rights().await? else { return Ok(true) };
         let stream = bucket(self.mesh.namespace(), Source::Commands.as_str());
@@ -136,7 +136,7 @@ impl ShardCommands<'_> {
         Ok(calls.iter().all(|call| rights.may_publish(call)))
     }
 
-    /// Returns this caller's start under an id if it is stored behind a position.
+    /// Returns this caller's start with this id if it is stored after a position.
     pub async fn own_stored_start(
         self,
         shard: u32,
@@ -155,14 +155,15 @@ impl ShardCommands<'_> {
         }))
     }
 
-    /// Returns the body of the stored result of a task; `None` if there is none under this subject.
+    /// Returns the body of the stored result of a task; `None` if this subject has none.
     pub async fn stored_result(self, result: &Subject) -> Result<Option<Bytes>, MeshError> {
         let stream = bucket(self.mesh.namespace(), Source::Results.as_str());
         let message = self.mesh.last(&stream, &self.mesh.subject(result)).await?;
         Ok(message.filter(|message| !redirected(&message.headers)).map(|message| message.payload))
     }
 
-    /// Returns the stored result of a task as an inbox would give it; `None` if there is none under this subject.
+    /// Returns the stored result of a task in the form of an inbox message; `None` if this subject
+    /// has none.
     pub async fn result_message(self, result: &Subject) -> Result<Option<ReceivedMessage>, MeshError> {
         let stream = bucket(self.mesh.namespace(), Source::Results.as_str());
         let message = self.mesh.last(&stream, &self.mesh.subject(result)).await?;
@@ -177,13 +178,13 @@ impl ShardCommands<'_> {
         }))
     }
 
-    /// Reads what comes in for a shard behind these positions; 0 is the beginning.
+    /// Reads the inputs of a shard after these positions; 0 is the start.
     pub async fn inbox(self, shard: u32, behind: Positions) -> Result<Inbox, MeshError> {
         let reading = |source: Source, token: &str, (after, after_stored): (u64, u64)| Reading {
             stream: bucket(self.mesh.namespace(), source.as_str()),
             filter: below(self.mesh.namespace(), &[token, &shard.to_string()]),
             after,
-            // Without a place the time means nothing.
+            // Without a position the time has no meaning.
             after_stored: if after == 0 { 0 } else { after_stored },
             headers_only: false,
         };
@@ -198,14 +199,14 @@ impl ShardCommands<'_> {
 }
 
 impl Inbox {
-    /// Waits for the next input; an error once a stream was taken back below an input that was given, since others may have
-    /// its place. Cancel-safe.
+    /// Waits for the next input. Fails if a stream was rewound below an input that was already
+    /// returned, because other inputs may have its position. Cancel-safe.
     pub async fn next(&mut self) -> Result<ReceivedMessage, MeshError> {
         let results_first = self.turn;
         let (source, item) = {
             let commands = std::pin::pin!(self.commands.next());
             let results = std::pin::pin!(self.results.next());
-            // The sides take turns, so that a flood of one does not keep the other waiting.
+            // The streams take turns, so that a flood in one does not delay the other.
             if results_first {
                 tokio::select! { biased;
                     item = results => (Source::Results, item),
@@ -222,19 +223,19 @@ impl Inbox {
         Ok(self.received(source, item?))
     }
 
-    /// How many messages waited when the inbox was opened.
+    /// Returns the number of pending messages when the inbox was opened.
     pub fn waiting(&self) -> u64 {
         self.commands.pending() + self.results.pending()
     }
 
-    /// Returns the places of the last command and the last result that were received, or of messages behind them that the
-    /// leaders of the streams have.
+    /// Returns the sequence numbers of the last received command and result, or of later messages
+    /// that the leaders of the streams have.
     pub fn ends(&self) -> impl Future<Output = Result<(u64, u64), MeshError>> + Send + use<> {
         let (commands, results) = (self.commands.end(), self.results.end());
         async move { tokio::try_join!(commands, results) }
     }
 
-    /// Returns an input that has arrived already. Polls the connection once and does not wait.
+    /// Returns an input that has already arrived. Polls the connection once without waiting.
     pub fn try_next(&mut self) -> Result<Option<ReceivedMessage>, MeshError> {
         self.next().now_or_never().transpose()
     }

@@ -25,27 +25,28 @@ use crate::stream::publisher::{PublishTicket, StreamPublisher};
 use crate::stream::pull::{Item, Reader, Reading, answer, pause, redirected, unreachable};
 use crate::stream::send::{PublishAnswer, value};
 
-/// How long an append is pursued through timeouts and lost connections.
+/// Total time for an append, across timeouts and lost connections.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest wait between two attempts.
+/// Longest wait between two attempts.
 const SLOWEST: Duration = Duration::from_secs(1);
-/// How long one request to the server may take.
+/// Timeout of one request to the server.
 const WAIT: Duration = Duration::from_secs(5);
-/// Bytes of the server's largest message that a part leaves free for headers and the subject.
+/// Bytes of the server's maximum message size that a part leaves free for headers and the subject.
 const RESERVE: usize = 64 * 1024;
-/// The most parts a commit may have: a reader holds them all.
+/// Maximum number of parts of a commit: a reader holds them all in memory.
 const MAX_PARTS: u32 = 1_024;
 
-/// Why an append did not succeed. After either, the journal has to be read anew before it is appended to.
+/// Reason for a failed append. In both cases, the journal must be read again before the next
+/// append.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Another executor has written: the shard has another owner.
+    /// Another executor has appended: the shard has another owner.
     #[error("the journal of shard {shard} has another writer")]
     Fenced {
         /// The shard.
         shard: u32,
     },
-    /// The server refused, or could not be reached for so long that nobody knows whether the commit is stored.
+    /// The server rejected the append, or was unreachable for so long that the outcome is unknown.
     #[error(transparent)]
     Mesh(#[from] MeshError),
 }
@@ -60,12 +61,12 @@ impl AppendError {
     }
 }
 
-/// One body as it is stored.
+/// A stored body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// The place of its first message, the same as `seq` unless it came in parts.
+    /// The sequence number of its first message, equal to `seq` unless it was stored in parts.
     pub first: u64,
-    /// The place of its last message: the journal's position behind it.
+    /// The sequence number of its last message: the journal's position after it.
     pub seq: u64,
     /// When it was stored: milliseconds since 1970 UTC, by the server's clock.
     pub time: u64,
@@ -80,19 +81,21 @@ pub struct Journal {
     shard: u32,
     stream: String,
     subject: String,
-    /// The place of the last message; none before the journal was read, and after an append whose end is not known.
+    /// The sequence number of the last message; `None` before reading, and after an append with
+    /// unknown outcome.
     position: Option<u64>,
-    /// The commit of the message at the position; none if an executor did not write it.
+    /// The commit of the message at the position; `None` if no executor wrote it.
     last_commit: Option<String>,
-    /// How often the connection had been made when the position was last known to be that of this commit.
+    /// Number of connections when the position was last known to belong to this commit.
     connections: u64,
-    /// Where the commits begin that came in parts, by where they end.
+    /// Start of each commit that was stored in parts, by its end.
     begins: BTreeMap<u64, u64>,
     /// The body that is being appended.
     sent: Option<SentBody>,
 }
 
-/// Messages of a journal that no executor wrote: told once per reading, since there may be millions.
+/// Messages of a journal that no executor wrote: logged once per reading, because there may be
+/// millions.
 #[derive(Debug, Default)]
 struct ForeignMessages {
     count: u64,
@@ -122,18 +125,18 @@ impl ForeignMessages {
     }
 }
 
-/// A body on its way into a journal.
+/// A body that is being appended to a journal.
 #[derive(Debug)]
 struct SentBody {
     commit: String,
     after: u64,
     body: Bytes,
-    /// Whether it left as one message; if not, nothing of it has left.
+    /// Whether it was sent as one message; if not, nothing of it was sent.
     is_sent: bool,
 }
 
 impl Mesh {
-    /// The journal of a shard; it has to be read before it can be appended to.
+    /// Returns the journal of a shard; it must be read before the first append.
     pub fn journal(&self, shard: u32) -> Journal {
         Journal {
             mesh: self.clone(),
@@ -150,18 +153,19 @@ impl Mesh {
 }
 
 impl Journal {
-    /// The shard.
+    /// Returns the shard.
     pub fn shard(&self) -> u32 {
         self.shard
     }
 
-    /// The place of the journal's last message, 0 when it is empty; none before it was read.
+    /// Returns the sequence number of the journal's last message, 0 if it is empty; `None` before
+    /// it was read.
     pub fn position(&self) -> Option<u64> {
         self.position
     }
 
-    /// Gives every commit in order up to the one that is last when the reading begins. Appends may follow: whoever has
-    /// written in between makes them fail.
+    /// Passes every commit in order, up to the last one when the reading starts. Appends may
+    /// follow: they fail if another owner has appended in the meantime.
     pub async fn replay<E: From<MeshError>>(
         &mut self,
         mut each: impl FnMut(Stored) -> Result<(), E>,
@@ -204,8 +208,9 @@ impl Journal {
             if seq < end {
                 continue;
             }
-            // An owner that compacts while we read may have removed the end we saw, and we stand inside of what came
-            // instead; only parts that are followed by nothing are a commit that was not finished.
+            // If an owner compacts while this process reads, the observed end may be gone, and
+            // reading may stop inside a commit. Only parts with nothing after them are an
+            // unfinished commit.
             if parts.pending.is_some()
                 && let Some(last) = self.mesh.last(&self.stream, &self.subject).await?
                 && last.sequence > seq
@@ -219,16 +224,18 @@ impl Journal {
         }
     }
 
-    /// Appends a body behind everything that was read and appended so far, and gives the new position. It is stored when
-    /// this says so, never twice, and never behind somebody else's. A call that is given up leaves the journal unread.
+    /// Appends a body after everything read and appended so far, and returns the new position. On
+    /// success, it is stored exactly once, and not after another owner's commit. A cancelled call
+    /// leaves the journal unread.
     pub async fn append(&mut self, body: Bytes) -> Result<u64, AppendError> {
         self.check_position().await?;
         self.take_body(body)?;
         self.settle().await
     }
 
-    /// Sends a body that is appended as by [`Journal::append`], without waiting. The acknowledgement ends in
-    /// [`Journal::handle_stored`]; everything else, and `None`, in [`Journal::settle`].
+    /// Sends a body for an append like [`Journal::append`], without waiting. An acknowledgement is
+    /// passed to [`Journal::handle_stored`]; everything else, and `None`, requires
+    /// [`Journal::settle`].
     pub async fn send(
         &mut self,
         publisher: &mut StreamPublisher,
@@ -242,20 +249,20 @@ impl Journal {
         }
         let mut headers = HeaderMap::new();
         headers.insert(COMMIT, value(&sent.commit)?);
-        // From here on the body may be on its way, whatever the connection says.
+        // From here on, the body may be in flight, whatever the connection reports.
         sent.is_sent = true;
         let (after, body) = (sent.after, sent.body.clone());
         Ok(publisher.send_behind(&self.stream, self.subject.clone(), after, headers, body).await)
     }
 
-    /// Takes the place at which the body that was sent is stored.
+    /// Records the position at which the sent body is stored.
     pub fn handle_stored(&mut self, seq: u64) {
         if let Some(sent) = self.sent.take() {
             (self.position, self.last_commit) = (Some(seq), Some(sent.commit));
         }
     }
 
-    /// Pursues the body that was sent until it is known whether it is stored, and gives the new position.
+    /// Retries the sent body until its outcome is known, and returns the new position.
     pub async fn settle(&mut self) -> Result<u64, AppendError> {
         let shard = self.shard;
         let SentBody { commit, after, body, is_sent } =
@@ -281,9 +288,9 @@ impl Journal {
         Ok(position)
     }
 
-    /// Makes sure that the message at the position is still the one that was read or appended, once after each loss of the
-    /// connection: a server that lost its power may have lost that message, and another owner's may have its place. The fence
-    /// compares places only.
+    /// Checks that the message at the position is still the one that was read or appended, once
+    /// after each lost connection: a server that lost power may have lost the message, and another
+    /// owner's may have its position. The fence only compares positions.
     async fn check_position(&mut self) -> Result<(), AppendError> {
         let connections = self.mesh.connections();
         let (Some(position), Some(commit)) = (self.position, &self.last_commit) else { return Ok(()) };
@@ -312,7 +319,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes a body that is going to be appended. The position is unknown until it is.
+    /// Records a body for an append. The position is unknown until its outcome is known.
     fn take_body(&mut self, body: Bytes) -> Result<&mut SentBody, MeshError> {
         let after = self.position.take().ok_or(MeshError::JournalUnread { shard: self.shard })?;
         let commit = uuid::Uuid::now_v7().simple().to_string();
@@ -349,8 +356,9 @@ impl Journal {
                 PublishAnswer::NoRoom(reason) => (reason, true),
             };
             tracing::debug!(shard = self.shard, reason, "reading back an append");
-            // The stored message decides. If the journal ends where it ended before, the same message is published again under the
-            // same condition: if the first copy still arrives, the second one is refused.
+            // The stored message decides. If the end of the journal is unchanged, the same message
+            // is published again under the same condition: if the first copy still arrives, the
+            // second one is rejected.
             match self.mesh.last(&self.stream, &self.subject).await {
                 Ok(Some(last))
                     if text(&last.headers, COMMIT) == Some(commit) && text(&last.headers, PART) == part =>
@@ -378,14 +386,14 @@ impl Journal {
         }
     }
 
-    /// Removes everything before the body that ends at `seq`; that one and what follows stays, appends beside it too. The
-    /// caller has made sure that it repeats what is still needed.
+    /// Purges everything before the body that ends at `seq`; that one and later ones remain, as do
+    /// concurrent appends. The caller guarantees that it repeats what is still needed.
     pub fn purge_below(
         &mut self,
         seq: u64,
     ) -> impl Future<Output = Result<(), MeshError>> + Send + 'static + use<> {
         const WHAT: &str = "purge a journal";
-        // The last message holds the fence: without it, any writer would be first.
+        // The last message contains the fence: without it, any append would succeed.
         let first = self.position.map(|position| {
             let seq = seq.min(position);
             let first = self.begins.get(&seq).copied().unwrap_or(seq);
@@ -411,7 +419,7 @@ impl Journal {
     }
 }
 
-/// The largest part for a server that takes messages of this size.
+/// Returns the maximum size of a part for a server with this maximum message size.
 fn part_limit(max_payload: usize) -> usize {
     max_payload.saturating_sub(RESERVE).max(max_payload / 2).max(1)
 }
@@ -420,13 +428,14 @@ fn text<'a>(headers: &'a HeaderMap, name: &'static str) -> Option<&'a str> {
     headers.get(name).map(HeaderValue::as_str)
 }
 
-/// Whether no executor wrote this: the server puts answers to whatever subject somebody names.
+/// Returns whether no executor wrote this: the server publishes replies to any subject that a
+/// request names.
 fn foreign(item: &Item) -> bool {
     let headers = item.message.headers.as_ref();
     headers.is_none_or(|headers| headers.get(COMMIT).is_none() || redirected(headers))
 }
 
-/// Joins what came in parts.
+/// Joins the parts of a commit.
 struct PartJoiner {
     shard: u32,
     pending: Option<PendingAppend>,
@@ -441,7 +450,7 @@ struct PendingAppend {
 }
 
 impl PartJoiner {
-    /// The body that this message completes, if it does.
+    /// Returns the body that this message completes, if any.
     fn take(&mut self, item: Item) -> Result<Option<Stored>, MeshError> {
         let Item { seq, time, message, .. } = item;
         let headers = message.headers.unwrap_or_default();
@@ -451,7 +460,7 @@ impl PartJoiner {
             reason: format!("message {seq}: {reason}"),
         };
         let Some(part) = text(&headers, PART) else {
-            // A commit that was begun before was never finished: its writer died and another owner continued.
+            // The previous commit is unfinished: its writer crashed and another owner continued.
             self.pending = None;
             return Ok(Some(Stored { first: seq, seq, time, body: message.payload }));
         };

@@ -11,11 +11,11 @@ use crate::stream::pull::pause;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError};
 
-/// Longest wait between two attempts to subscribe again.
+/// Longest wait between two attempts to resubscribe.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// A core subscription. When the mesh uses another connection, the subscription is made again there; messages of the time
-/// in between are lost, as any core message may be.
+/// A core subscription. When the mesh replaces its connection, it subscribes again; messages in
+/// between are lost, like any core message may be.
 #[derive(Debug)]
 pub struct MeshSubscription {
     mesh: Mesh,
@@ -23,15 +23,15 @@ pub struct MeshSubscription {
     group: Option<String>,
     messages: Subscriber,
     line: watch::Receiver<u64>,
-    /// The subscription was made on a connection that is not used any more.
+    /// The subscription belongs to a connection that was replaced.
     stale: bool,
-    /// The subscription is over: nothing is made again.
+    /// The subscription has ended: it is not renewed.
     stopped: bool,
 }
 
 impl Mesh {
-    /// Subscribes to a subject. The subscription is on its way when this returns: the server knows of it before it reads
-    /// what this connection sends next.
+    /// Subscribes to a subject. The server processes the subscription before anything that this
+    /// connection sends afterwards.
     pub(crate) async fn listen(&self, subject: String) -> Result<MeshSubscription, MeshError> {
         self.listen_in(subject, None).await
     }
@@ -72,8 +72,8 @@ impl Mesh {
 }
 
 impl MeshSubscription {
-    /// The next message that can be read; none when the connection was closed or `MeshSubscription::stop` has let the
-    /// last one through. May be given up and called again.
+    /// Waits for the next readable message; `None` when the connection was closed, or after the
+    /// last message before `MeshSubscription::stop`. Cancel-safe.
     pub async fn next(&mut self) -> Option<Message> {
         loop {
             let message = self.next_any().await?;
@@ -83,7 +83,7 @@ impl MeshSubscription {
         }
     }
 
-    /// Like `next`, but messages that cannot be read off the wire come too.
+    /// Like `next`, but includes messages that are malformed on the wire.
     pub(crate) async fn next_any(&mut self) -> Option<Message> {
         loop {
             if self.stale {
@@ -93,7 +93,7 @@ impl MeshSubscription {
                 message = self.messages.next() => match message {
                     Some(message) => return Some(message),
                     None if self.stopped || !self.mesh.is_renewed() => return None,
-                    // The client is gone; another one is about to come.
+                    // The client has ended; another one follows.
                     None => {
                         self.stale = true;
                         let _ = self.line.changed().await;
@@ -120,7 +120,7 @@ impl MeshSubscription {
         }
     }
 
-    /// Takes no new messages; those that are here already still come.
+    /// Accepts no new messages; those that have arrived are still returned.
     pub(crate) async fn stop(&mut self) -> Result<(), MeshError> {
         self.stopped = true;
         let drained = self.messages.drain().await;

@@ -12,41 +12,41 @@ use crate::stream::listen::MeshSubscription;
 use crate::stream::task::TaskExchange;
 use crate::{MeshError, trace};
 
-/// The largest message, in bytes.
+/// Maximum size of a message, in bytes.
 pub const LARGEST_STATUS: usize = 64 << 10;
 
-/// A word to whoever works on a task.
+/// A control message to the replica that works on a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Control {
     /// The result is no longer wanted.
     Cancel {
-        /// The execution that the task is of; a word about a task of another one is none.
+        /// The execution of the task; the message is ignored if the task belongs to another one.
         execution: ExecutionId,
     },
 }
 
-/// A word as it arrives.
+/// A received control message.
 #[derive(Clone, Debug)]
 pub struct ReceivedControl {
     /// The task.
     pub task: TaskId,
-    /// The word.
+    /// The message.
     pub control: Control,
-    /// The message's headers, without commands to the server.
+    /// Headers, except those with commands to the server.
     pub headers: HeaderMap,
 }
 
-/// Streaming status as it arrives.
+/// Received streaming status.
 #[derive(Clone, Debug)]
 pub struct Progress {
     /// The execution.
     pub execution: ExecutionId,
     /// The task.
     pub task: TaskId,
-    /// The message's headers, without commands to the server.
+    /// Headers, except those with commands to the server.
     pub headers: HeaderMap,
-    /// The status: A2A's, as the agent sent it.
+    /// The A2A status as the agent sent it.
     pub body: Bytes,
 }
 
@@ -57,7 +57,7 @@ pub struct ProgressFeed {
     messages: MeshSubscription,
 }
 
-/// Words to one agent.
+/// Control messages to one agent.
 #[derive(Debug)]
 pub struct ControlSubscription {
     namespace: String,
@@ -65,7 +65,7 @@ pub struct ControlSubscription {
 }
 
 impl TaskExchange<'_> {
-    /// Says how a task goes; nobody need listen.
+    /// Publishes the status of a task; subscribers are optional.
     pub async fn report_progress(
         self,
         execution: &ExecutionId,
@@ -81,7 +81,7 @@ impl TaskExchange<'_> {
         self.say("send a status", &subject, headers, body).await
     }
 
-    /// Streaming status of one task, of all tasks of an execution, or of all.
+    /// Subscribes to the status of one task, of all tasks of an execution, or of all tasks.
     pub async fn watch_progress(
         self,
         execution: Option<&ExecutionId>,
@@ -94,7 +94,7 @@ impl TaskExchange<'_> {
         Ok(ProgressFeed { namespace: self.mesh.namespace().to_owned(), messages })
     }
 
-    /// A word to whichever replica of the agent works on a task.
+    /// Publishes a control message to the replica of the agent that works on a task.
     pub async fn control(self, agent: &str, task: &TaskId, control: &Control) -> Result<(), MeshError> {
         let body = serde_json::to_vec(control)
             .map_err(|error| MeshError::Malformed { what: "a control message", reason: error.to_string() })?;
@@ -102,7 +102,8 @@ impl TaskExchange<'_> {
         self.say("send a control message", &subject, HeaderMap::new(), body.into()).await
     }
 
-    /// The words to this agent. Every replica hears all of them and knows its own tasks.
+    /// Subscribes to the control messages to this agent. Every replica receives all of them and
+    /// selects its own tasks.
     pub async fn controls(self, agent: &str) -> Result<ControlSubscription, MeshError> {
         let agent = Token::of(agent);
         let subject = sinew_protocol::subject::below(self.mesh.namespace(), &["control", agent.as_str()]);
@@ -125,7 +126,7 @@ impl TaskExchange<'_> {
 }
 
 impl ProgressFeed {
-    /// The next status; none when the connection was closed.
+    /// Waits for the next status; `None` when the connection was closed.
     pub async fn next(&mut self) -> Option<Progress> {
         loop {
             let message = self.messages.next().await?;
@@ -140,7 +141,8 @@ impl ProgressFeed {
 }
 
 impl ControlSubscription {
-    /// The next word; none when the connection was closed. What cannot be read is passed over.
+    /// Waits for the next control message; `None` when the connection was closed. Skips malformed
+    /// messages.
     pub async fn next(&mut self) -> Option<ReceivedControl> {
         loop {
             let message = self.messages.next().await?;

@@ -14,36 +14,36 @@ use crate::mesh::Mesh;
 use crate::stream::inbox::ShardCommands;
 use crate::stream::pull::{Reading, answer, milliseconds, unreachable};
 
-/// A stream was made anew, or ends before the position of a shard.
+/// A stream was recreated, or ends before the position of a shard.
 pub const STREAM_BEHIND: &str = code::STREAM_BEHIND_SHARD.as_str();
-/// How long one request to the server may take.
+/// Timeout of one request to the server.
 const INFO_TIMEOUT: Duration = Duration::from_secs(5);
-/// Looks at a stream before it counts as behind a position: a new leader may lag for a moment.
+/// Checks before a stream counts as older than a position: a new leader may lag for a moment.
 const LOOKS: u32 = 3;
-/// Pause between two looks.
+/// Pause between two checks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// End and age of a stream.
+/// End and creation time of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamAge {
-    /// When the stream was made: milliseconds since 1970 UTC.
+    /// When the stream was created: milliseconds since 1970 UTC.
     pub created: u64,
-    /// Sequence of the newest message, 0 in a new stream.
+    /// Sequence number of the newest message, 0 in a new stream.
     pub last_seq: u64,
 }
 
-/// Place in a stream behind which a shard reads.
+/// Position in a stream after which a shard reads.
 #[derive(Clone, Copy, Debug)]
 struct StreamPosition {
     position: u64,
-    /// When the message at the position was stored: milliseconds since 1970 UTC, 0 if that is not known.
+    /// When the message at the position was stored: milliseconds since 1970 UTC, 0 if unknown.
     stored: u64,
-    /// When the stream was made, likewise.
+    /// When the stream was created, likewise.
     created: u64,
 }
 
 impl ShardCommands<'_> {
-    /// Returns end and age of a stream of this kind; `None` if there is no such stream.
+    /// Returns end and creation time of a stream of this kind; `None` if the stream does not exist.
     pub async fn stream_age(self, kind: &str) -> Result<Option<StreamAge>, MeshError> {
         let info = self.mesh.stream_info(&bucket(self.mesh.namespace(), kind)).await?;
         Ok(info.map(|info| StreamAge {
@@ -52,8 +52,9 @@ impl ShardCommands<'_> {
         }))
     }
 
-    /// Returns the positions to read behind, with the age of both streams. A stream that was made anew, or that ends
-    /// before its position, is read from its first message: otherwise new messages below the position are lost.
+    /// Returns the positions after which to read, with the creation times of both streams. A stream
+    /// that was recreated, or that ends before its position, is read from its first message:
+    /// otherwise new messages below the position would be lost.
     pub async fn current_positions(self, shard: u32, stored: Positions) -> Result<Positions, MeshError> {
         let at = |position, stored, created| StreamPosition { position, stored, created };
         let commands = at(stored.commands, stored.commands_stored, stored.commands_created);
@@ -72,7 +73,7 @@ impl ShardCommands<'_> {
         })
     }
 
-    /// Returns the position to read behind in one stream.
+    /// Returns the position after which to read in one stream.
     async fn position_in(
         self,
         kind: &'static str,
@@ -112,7 +113,7 @@ impl ShardCommands<'_> {
         }
     }
 
-    /// Returns true if the message at a position is the one that was read.
+    /// Returns whether the message at a position is the one that was read.
     async fn is_same(self, kind: &str, position: u64, stored: u64) -> Result<bool, MeshError> {
         let stream = bucket(self.mesh.namespace(), kind);
         let filter = String::new();
@@ -122,7 +123,8 @@ impl ShardCommands<'_> {
 }
 
 impl Mesh {
-    /// Returns configuration and state of a stream by its name on the server; `None` if there is no such stream.
+    /// Returns configuration and state of a stream by its name on the server; `None` if the stream
+    /// does not exist.
     pub(crate) async fn stream_info(&self, stream: &str) -> Result<Option<Info>, MeshError> {
         const WHAT: &str = "read the state of a stream";
         let call = format!("$JS.API.STREAM.INFO.{stream}");

@@ -18,20 +18,20 @@ use crate::stream::listen::MeshSubscription;
 use crate::stream::send::{PublishAcknowledgement, PublishAnswer, stream_of, value};
 use crate::{Mesh, MeshError, crash};
 
-/// How long a message waits for its place in a connection that is busy or away.
+/// Time for queuing a message on a connection that is busy or lost.
 const SEND_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Publishes to streams and hears the acknowledgements.
+/// Publishes to streams and receives the acknowledgements.
 #[derive(Debug)]
 pub struct StreamPublisher {
     mesh: Mesh,
-    /// Subject below which acknowledgements are heard.
+    /// Prefix of the acknowledgement subjects.
     inbox: String,
     answers: MeshSubscription,
     last: u64,
 }
 
-/// A message that was sent; tells its acknowledgement from those of others.
+/// Id of a sent message, which identifies its acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublishTicket(u64);
 
@@ -40,14 +40,14 @@ pub struct PublishTicket(u64);
 pub struct PublishReport {
     /// The message.
     pub ticket: PublishTicket,
-    /// Its place in the stream; `None` if it is not known to be stored.
+    /// Its sequence number; `None` if it is not known to be stored.
     pub stored: Option<u64>,
-    /// Place of the message that was stored under its subject before, if the server names one.
+    /// Sequence number of an earlier message under its subject, if the server returns one.
     pub taken: Option<u64>,
 }
 
 impl StreamPublisher {
-    /// Opens a way for stored messages.
+    /// Subscribes to acknowledgements and returns the publisher.
     pub async fn open(mesh: &Mesh) -> Result<Self, MeshError> {
         let inbox = mesh.reply_inbox();
         let answers = mesh.listen(format!("{inbox}.*")).await?;
@@ -56,7 +56,8 @@ impl StreamPublisher {
 }
 
 impl StreamPublisher {
-    /// Sends a message under a subject that takes one message ever; `None` if the connection did not take it in time.
+    /// Sends a message to a subject that accepts only one; `None` if the connection did not accept
+    /// it in time.
     pub async fn send_once(
         &mut self,
         subject: &Subject,
@@ -67,7 +68,8 @@ impl StreamPublisher {
         self.send_behind(&stream, self.mesh.subject(subject), 0, headers, body).await
     }
 
-    /// Sends a message under the condition that the last one of its subject has this place in the stream; 0 is none.
+    /// Sends a message on the condition that the last one of its subject has this sequence number;
+    /// 0 means no message.
     pub(crate) async fn send_behind(
         &mut self,
         stream: &str,
@@ -87,16 +89,17 @@ impl StreamPublisher {
         let line = self.mesh.line();
         let mut sending =
             std::pin::pin!(line.client.publish_with_reply_and_headers(subject, reply, headers, body));
-        // A timer is made only for a connection that has no room at once.
+        // Only a connection that is not immediately ready needs a timer.
         let sent = match sending.as_mut().now_or_never() {
             Some(sent) => sent.is_ok(),
             None => matches!(timeout(SEND_TIMEOUT, sending).await, Ok(Ok(()))),
         };
-        // A message that was given up may be on its way all the same: its condition keeps it from being stored twice.
+        // A message whose wait was cancelled may still be in flight: its condition prevents storing
+        // it twice.
         sent.then_some(ticket)
     }
 
-    /// Waits for the next acknowledgement; `None` when the connection was closed. May be given up and called again.
+    /// Waits for the next acknowledgement; `None` when the connection was closed. Cancel-safe.
     pub async fn next(&mut self) -> Option<PublishReport> {
         loop {
             let message = self.answers.next_any().await?;
@@ -106,7 +109,7 @@ impl StreamPublisher {
         }
     }
 
-    /// Returns an acknowledgement that has come already.
+    /// Returns an acknowledgement that has already arrived.
     pub fn try_next(&mut self) -> Option<PublishReport> {
         self.next().now_or_never().flatten()
     }
@@ -123,7 +126,7 @@ impl StreamPublisher {
         Some(PublishReport { ticket, stored, taken })
     }
 
-    /// Returns how often the connection was made; acknowledgements of what was sent on an older one are lost.
+    /// Returns how often the connection was established; acknowledgements on an older one are lost.
     pub fn connections(&self) -> u64 {
         self.mesh.connections()
     }

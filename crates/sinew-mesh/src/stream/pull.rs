@@ -32,69 +32,70 @@ use crate::wire::undeliverable;
 #[cfg(test)]
 mod tests;
 
-/// How often the server says that it is there when it has nothing to deliver.
+/// Heartbeat interval of an idle consumer.
 const HEARTBEAT: Duration = if cfg!(test) { Duration::from_millis(250) } else { Duration::from_secs(5) };
-/// Silence after which deliveries are taken for lost.
+/// Time without messages or heartbeats after which deliveries count as lost.
 const SILENCE: Duration = Duration::from_secs(12);
-/// How long the server keeps a request for messages; this crate's own tests have no minute to see what comes after that.
+/// Lifetime of a pull request on the server; shorter in this crate's tests, which cover its expiry.
 const EXPIRES: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_mins(1) };
-/// How often somebody who waits looks whether the connection is still the same.
+/// Interval for checking whether the connection was replaced.
 const LOOK: Duration = Duration::from_millis(250);
-/// How long one request to the server may take before it is made again.
+/// Timeout of one request to the server before it is repeated.
 const WAIT: Duration = Duration::from_secs(5);
-/// Unused consumers of readers go after this long.
+/// Time after which the server removes an unused consumer of a reader.
 const UNUSED: Duration = Duration::from_mins(1);
-/// Messages that a reader asks for at once.
+/// Messages that a reader requests at a time.
 const BATCH: usize = 512;
-/// Bytes that a reader asks for at once; a message of the server's largest size must fit.
+/// Bytes that a reader requests at a time; at least the server's maximum message size.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
-/// How often a reader that was given nothing asks the stream's leader whether there is something for it: in a cluster, a
-/// consumer that reads from a copy which was behind, or was filled again, may live and deliver nothing more.
+/// Interval at which an idle reader queries the stream's leader for missed messages: in a cluster,
+/// a consumer on a replica that lagged or was restored may be alive and deliver nothing.
 const CHECK: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(10) };
-/// Time for a message that the leader has to be delivered.
+/// Time for delivering a message that the leader has.
 const DELIVERY: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(2) };
-/// The longest wait between two attempts to open a consumer again.
+/// Longest wait between two attempts to reopen a consumer.
 const SLOWEST: Duration = Duration::from_secs(2);
 
-/// Why a pull gives nothing any more.
+/// Why a pull has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lost(pub(crate) String);
 
-/// Deliveries of the server to one consumer, at most as many as were requested.
+/// Deliveries of one consumer, at most as many as requested.
 pub(crate) struct Pull {
     consumer: Consumer<Config>,
     inbox: async_nats::Subject,
     subscriber: Subscriber,
     link: Link,
-    /// Where a message lies while its place is read from its reply.
+    /// Holds a message while its position is parsed from its reply subject.
     slot: jetstream::Message,
-    /// The largest message the server takes.
+    /// Maximum message size of the server.
     largest: usize,
-    /// Messages that were asked for and have not come.
+    /// Requested messages that have not arrived.
     asked: usize,
     heard: Instant,
-    /// When the connection is looked at next: one timer for all waits, which end and begin with every message of others.
+    /// Time of the next connection check: one timer for all waits, which restart with every
+    /// message.
     look: Pin<Box<Sleep>>,
 }
 
-/// One message as it was delivered.
+/// A delivered message.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    /// Its place in the stream.
+    /// Its sequence number in the stream.
     pub(crate) seq: u64,
-    /// Its place among this consumer's deliveries.
+    /// Its number among this consumer's deliveries.
     pub(crate) nth: u64,
-    /// How often it was delivered, this time included.
+    /// Number of its deliveries, including this one.
     pub(crate) delivered: u64,
     /// When it was stored: milliseconds since 1970 UTC, by the server's clock.
     pub(crate) time: u64,
-    /// How many the consumer had still to deliver.
+    /// Number of messages that the consumer had not delivered yet.
     pub(crate) pending: u64,
     pub(crate) message: Message,
 }
 
 impl Pull {
-    /// Listens for what this consumer is going to be asked for.
+    /// Subscribes to the deliveries of this consumer.
     pub(crate) async fn open(mesh: &Mesh, consumer: Consumer<Config>) -> Result<Self, MeshError> {
         let link = Link::new(mesh);
         let inbox = async_nats::Subject::from(mesh.client().new_inbox());
@@ -109,17 +110,17 @@ impl Pull {
         Ok(Self { consumer, inbox, subscriber, link, slot, largest, asked: 0, heard, look })
     }
 
-    /// When the server made the consumer.
+    /// Returns when the server created the consumer.
     pub(crate) fn made(&self) -> OffsetDateTime {
         self.consumer.cached_info().created
     }
 
-    /// Messages that were asked for and have not come.
+    /// Returns the number of requested messages that have not arrived.
     pub(crate) fn asked(&self) -> usize {
         self.asked
     }
 
-    /// Asks for so many more messages, of at most so many bytes together (0: no limit).
+    /// Requests this number of messages, with at most this number of bytes in total (0: no limit).
     pub(crate) async fn ask(&mut self, messages: usize, bytes: usize) -> Result<(), Lost> {
         let batch = BatchConfig {
             batch: messages,
@@ -131,7 +132,7 @@ impl Pull {
         if self.asked == 0 {
             self.heard = Instant::now();
         }
-        // No await stands between sending and counting, so a cancelled caller cannot make the count wrong.
+        // No await between sending and counting, so a cancelled caller cannot falsify the count.
         self.consumer
             .request_batch(batch, self.inbox.clone())
             .await
@@ -140,11 +141,12 @@ impl Pull {
         Ok(())
     }
 
-    /// The next message; none when a request for messages has ended, so that the caller asks again. May be given up and
-    /// called again; nothing is lost by it.
+    /// Waits for the next message; `None` when a pull request has ended, so that the caller sends
+    /// another one. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Result<Option<Item>, Lost> {
         loop {
-            // Arrived messages are read before silence is judged: they show that the consumer lives.
+            // Read messages that have arrived before checking for missed heartbeats: they prove
+            // that the consumer lives.
             let came = if let Some(came) = self.subscriber.next().now_or_never() {
                 came
             } else {
@@ -160,7 +162,8 @@ impl Pull {
             };
             let message = came.ok_or_else(|| Lost("the connection is closed".to_owned()))?;
             self.heard = Instant::now();
-            // A publisher may give its message a status line, so what is data is told by the reply, which it cannot.
+            // Publishers can add a status line, so data is recognized by the reply subject, which
+            // they cannot set.
             if message.reply.as_ref().is_some_and(|reply| reply.starts_with("$JS.ACK.")) {
                 self.asked = self.asked.saturating_sub(1);
                 return self.item(message).map(Some);
@@ -181,10 +184,12 @@ impl Pull {
         let pending = info.pending;
         let mut message = std::mem::replace(&mut self.slot.message, nothing());
         if message.headers.as_ref().is_some_and(redirected) {
-            // Its subject says nothing about who wrote it, so it keeps none of the mesh: whoever reads sets it aside.
+            // Its subject proves nothing about its author, so it gets a subject outside the mesh,
+            // and readers quarantine it.
             message.subject = format!("redirected.{}", message.subject).into();
         } else if message.headers.as_ref().and_then(undeliverable).is_some() {
-            // A message that lost its headers on the way means nothing to a reader, which sets it aside or passes over it.
+            // A message that lost its headers in transit is unusable; readers quarantine or skip
+            // it.
             message.subject = format!("undeliverable.{}", message.subject).into();
         }
         Ok(Item { seq, nth, delivered, time, pending, message })
@@ -200,12 +205,12 @@ impl Pull {
         Ok(())
     }
 
-    /// A word of the server about what was asked.
+    /// Handles a status message about a pull request.
     fn control(&mut self, message: &Message) -> Result<(), Lost> {
         let description = message.description.as_deref().unwrap_or_default();
         match message.status {
             Some(StatusCode::IDLE_HEARTBEAT) | None => Ok(()),
-            // The end of one request: it expired, or the next message is larger than what is left of it.
+            // The request has ended: it expired, or the next message exceeds its remaining bytes.
             Some(StatusCode::TIMEOUT | StatusCode::REQUEST_TERMINATED)
                 if description != "Consumer Deleted" && pending(message).is_some() =>
             {
@@ -230,12 +235,12 @@ const fn nothing() -> Message {
     }
 }
 
-/// Messages that a request which ended had left to deliver.
+/// Returns the number of undelivered messages of a request that has ended.
 fn pending(message: &Message) -> Option<usize> {
     message.headers.as_ref()?.get("Nats-Pending-Messages")?.as_str().parse().ok()
 }
 
-/// Whether the connection is still the one it was: requests that were under way on an older one have no answer.
+/// Detects a changed connection: requests on an older one get no reply.
 pub(crate) struct Link {
     statistics: Arc<Statistics>,
     connects: u64,
@@ -258,13 +263,13 @@ impl Link {
 }
 
 impl Link {
-    /// Whether the mesh uses another connection, which the older one does not come back as.
+    /// Returns whether the mesh has replaced the connection; the old one does not come back.
     pub(crate) fn is_replaced(&self) -> bool {
         self.line.has_changed().unwrap_or(true)
     }
 }
 
-/// Waits for an answer of the server, but not longer than the connection lives on which it was asked for.
+/// Waits for a reply of the server, at most for the lifetime of the connection of the request.
 pub(crate) async fn answer<F: Future>(
     mesh: &Mesh,
     what: &'static str,
@@ -286,16 +291,16 @@ pub(crate) async fn answer<F: Future>(
     }
 }
 
-/// An error of the client as one of ours, for what may succeed when it is tried again.
+/// Converts a client error that a retry may resolve.
 pub(crate) fn unreachable(what: &'static str, error: &dyn std::error::Error) -> MeshError {
     MeshError::Unreachable { what, reason: error.to_string() }
 }
 
-/// How long to wait before attempt `n` (counted from 0); the first goes at once.
+/// Returns the wait before attempt `n` (counted from 0); the first attempt has none.
 pub(crate) fn pause(attempt: u32, slowest: Duration) -> Duration {
     let Some(doublings) = attempt.checked_sub(1) else { return Duration::ZERO };
     let longest = Duration::from_millis(25).saturating_mul(1 << doublings.min(16)).min(slowest);
-    // Many clients lose a server at the same moment and must not come back at the same moment.
+    // Clients that lose a server together must not reconnect together.
     longest.mul_f64(rand::rng().random_range(0.5..=1.0))
 }
 
@@ -304,19 +309,20 @@ pub(crate) fn pause(attempt: u32, slowest: Duration) -> Duration {
 pub(crate) struct Reading {
     /// The stream's name on the server.
     pub(crate) stream: String,
-    /// The subjects.
+    /// Filter for subjects.
     pub(crate) filter: String,
-    /// Read behind this sequence.
+    /// Read after this sequence number.
     pub(crate) after: u64,
-    /// When the message at that place was stored, in milliseconds since 1970 UTC; 0 if that is not known.
+    /// When the message at that position was stored, in milliseconds since 1970 UTC; 0 if unknown.
     pub(crate) after_stored: u64,
     /// Leave the bodies on the server.
     pub(crate) headers_only: bool,
 }
 
-/// A stream's messages of some subjects in order, each once, without acknowledgements. Loses nothing when the connection,
-/// the server's process or the consumer goes: it goes on behind the last message it gave. If the server has lost that
-/// message, it says so and gives nothing more: messages that were not read may have sequences that were.
+/// A stream's messages with matching subjects in order, each once, without acknowledgements.
+/// Survives the loss of the connection, the server process and the consumer: it continues after the
+/// last returned message. If the server has lost that message, it fails permanently: unread
+/// messages may have already read sequence numbers.
 pub(crate) struct Reader {
     mesh: Mesh,
     reading: Reading,
@@ -327,11 +333,11 @@ pub(crate) struct Reader {
 /// Comparison of a reader with the stream's leader.
 struct DeliveryCheck {
     next: Pin<Box<Sleep>>,
-    /// Place of the last message at the check before.
+    /// Sequence number of the last message at the previous check.
     seen: u64,
-    /// Question to the leader: the place of the first message that was not read.
+    /// Query to the leader for the sequence number of the first unread message.
     asked: Option<BoxFuture<'static, Option<u64>>>,
-    /// A message that the leader has and that did not come yet.
+    /// A message that the leader has and that has not arrived yet.
     missing: Option<u64>,
 }
 
@@ -340,7 +346,7 @@ impl DeliveryCheck {
         Self { next: Box::pin(sleep(CHECK)), seen: after, asked: None, missing: None }
     }
 
-    /// Waits until a message is known to be missing, and gives its place. May be given up and called again.
+    /// Waits until a message is known to be missing, and returns its sequence number. Cancel-safe.
     async fn missing(&mut self, mesh: &Mesh, reading: &Reading) -> u64 {
         loop {
             if let Some(asked) = &mut self.asked {
@@ -358,7 +364,7 @@ impl DeliveryCheck {
                 let (mesh, reading) = (mesh.clone(), reading.clone());
                 self.asked = Some(Box::pin(async move {
                     let unread = mesh.unread(&reading.stream, &reading.filter, reading.after).await;
-                    // A reader that may not ask, or is not answered, learns nothing.
+                    // Without the right to query, or without a reply, nothing is known.
                     unread.ok().flatten().map(|message| message.sequence)
                 }));
             }
@@ -369,26 +375,26 @@ impl DeliveryCheck {
 enum State {
     Open {
         pull: Box<Pull>,
-        /// How many deliveries of this consumer were read.
+        /// Number of deliveries read from this consumer.
         read: u64,
     },
     Opening(BoxFuture<'static, Option<Pull>>),
-    /// The stream was taken back below the last message that was given.
+    /// The stream was rewound below the last returned message.
     Rewound,
 }
 
-/// Looks at a stream before it counts as taken back: a new leader may lag for a moment.
+/// Checks before a stream counts as rewound: a new leader may lag for a moment.
 const LOOKS: u32 = 3;
 
 impl Reader {
-    /// Begins to read; an error when the server refuses or cannot be reached.
+    /// Starts reading; fails if the server rejects the consumer or is unreachable.
     pub(crate) async fn open(mesh: &Mesh, reading: Reading) -> Result<Self, MeshError> {
         let pull = Box::new(Box::pin(consume(mesh.clone(), reading.clone())).await?);
         let check = DeliveryCheck::new(reading.after);
         Ok(Self { mesh: mesh.clone(), reading, state: State::Open { pull, read: 0 }, check })
     }
 
-    /// How many messages there were to read when its consumer was opened.
+    /// Returns the number of pending messages when the consumer was opened.
     pub(crate) fn pending(&self) -> u64 {
         match &self.state {
             State::Open { pull, .. } => pull.consumer.cached_info().num_pending,
@@ -396,7 +402,8 @@ impl Reader {
         }
     }
 
-    /// Returns the place of the last message that was given, or of the next one if the stream's leader has it.
+    /// Returns the sequence number of the last returned message, or of the next one if the stream's
+    /// leader has it.
     pub(crate) fn end(&self) -> impl Future<Output = Result<u64, MeshError>> + Send + use<> {
         let (mesh, Reading { stream, filter, after, .. }) = (self.mesh.clone(), self.reading.clone());
         async move {
@@ -405,8 +412,8 @@ impl Reader {
         }
     }
 
-    /// The next message, whenever it comes; an error once the stream was rewound below the last one. May be given up and
-    /// called again; nothing is lost by it.
+    /// Waits for the next message; fails once the stream was rewound below the last one.
+    /// Cancel-safe.
     pub(crate) async fn next(&mut self) -> Result<Item, MeshError> {
         loop {
             match &mut self.state {
@@ -432,7 +439,7 @@ impl Reader {
                         }
                     };
                     match came {
-                        // A consumer that was opened again may begin with what was read before, but need not.
+                        // A reopened consumer may start with messages that were already read.
                         Ok(item) if item.seq <= self.reading.after => {}
                         Ok(item) => {
                             (self.reading.after, self.reading.after_stored) = (item.seq, item.time);
@@ -456,14 +463,15 @@ impl Reader {
             loop {
                 sleep(pause(attempt, SLOWEST)).await;
                 let opened = async {
-                    // The consumer comes first: a message behind it is delivered, whatever the look at the place says.
+                    // Create the consumer first: later messages are delivered, whatever the
+                    // position check finds.
                     let pull = consume(mesh.clone(), reading.clone()).await?;
                     Ok::<_, MeshError>(mesh.still_has(&reading).await?.then_some(pull))
                 };
                 match opened.await {
                     Ok(opened) => return opened,
                     Err(error) => {
-                        // Once per loss: a server that is away for long fills no log.
+                        // Once per loss, so that a long outage does not fill the log.
                         if attempt == 3 {
                             tracing::warn!(stream = reading.stream, %error, "reading again does not succeed yet");
                         }
@@ -476,8 +484,8 @@ impl Reader {
 }
 
 impl Reader {
-    /// Reads on behind the time of the last message, in a stream that was taken back: of messages that were stored in the
-    /// same millisecond some may be missed.
+    /// Continues after the time of the last message in a rewound stream; messages stored in the
+    /// same millisecond may be missed.
     pub(crate) fn go_on_by_time(&mut self) {
         self.reading.after = 0;
         self.reopen("the stream was rewound");
@@ -485,8 +493,8 @@ impl Reader {
 }
 
 impl Mesh {
-    /// Whether a stream still has the message at a place that was read, or had it longer than the stream keeps messages. A
-    /// connection that may not ask believes so.
+    /// Returns whether a stream still has the message at a position that was read, or has expired
+    /// it. True if the connection may not query it.
     pub(crate) async fn still_has(&self, reading: &Reading) -> Result<bool, MeshError> {
         let Reading { stream, after, after_stored, .. } = reading;
         if *after == 0 || *after_stored == 0 {
@@ -502,7 +510,7 @@ impl Mesh {
             }
             let info = self.stream_info(stream).await?;
             if info.is_some_and(|info| info.state.last_sequence >= *after) {
-                // It was removed: by its age, or by a person.
+                // It was deleted, by its age or by an operator.
                 return Ok(true);
             }
             if look == LOOKS {
@@ -539,7 +547,7 @@ async fn next(pull: &mut Pull, read: &mut u64) -> Result<Item, Lost> {
     Ok(item)
 }
 
-/// A consumer for one reader, gone when it is not used.
+/// Creates a consumer for one reader, which is removed when unused.
 async fn consume(mesh: Mesh, reading: Reading) -> Result<Pull, MeshError> {
     const WHAT: &str = "open a consumer";
     let config = Config {
@@ -566,7 +574,7 @@ async fn consume(mesh: Mesh, reading: Reading) -> Result<Pull, MeshError> {
     Pull::open(&mesh, consumer).await
 }
 
-/// The first moment of the millisecond behind a time in milliseconds since 1970 UTC.
+/// Returns the first moment after this millisecond since 1970 UTC.
 fn behind(stored: u64) -> OffsetDateTime {
     let nanoseconds = i128::from(stored.saturating_add(1)) * 1_000_000;
     OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).unwrap_or(OffsetDateTime::UNIX_EPOCH)
@@ -580,7 +588,7 @@ pub(crate) fn consumer_error(what: &'static str, error: &ConsumerError) -> MeshE
     }
 }
 
-/// Removes a consumer without waiting; one that stays goes when it has not been used for a while.
+/// Deletes a consumer without waiting; if that fails, it expires.
 fn forget(mesh: &Mesh, consumer: &Consumer<Config>) {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
     let info = consumer.cached_info();
@@ -592,8 +600,9 @@ fn forget(mesh: &Mesh, consumer: &Consumer<Config>) {
     });
 }
 
-/// Whether a message is the server's answer to somebody who had it sent here: any reader of single messages may name any
-/// subject for the answer, also one that only others may write to, and choose what he reads. Nobody else sends this header.
+/// Returns whether a message is a reply that somebody made the server publish here: any reader of
+/// single messages can name any reply subject, even one that only others may publish to. Only such
+/// replies have this header.
 pub(crate) fn redirected(headers: &HeaderMap) -> bool {
     headers.get(async_nats::header::NATS_STREAM).is_some()
 }

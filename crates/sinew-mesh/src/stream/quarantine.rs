@@ -26,27 +26,28 @@ use crate::stream::send::{FENCE, PutOutcome, clean, headers_len, only, value};
 use crate::stream::stored::MessageQuery;
 use crate::wire::undeliverable;
 
-/// Characters of a reason that are kept.
+/// Maximum length of a reason, in characters.
 const LONGEST_REASON: usize = 1_000;
 /// Characters that a header must not contain; percent-encoded in reasons.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 /// Headers that this module adds to a message.
 const OURS: [&str; 4] = [REASON, SUBJECT, TIME, PART];
-/// Parts of a full quarantine that make room, tried in this order: a tenth, a third, all.
+/// Divisors for the share of a full quarantine that is deleted to free space, in this order: a
+/// tenth, a third, all.
 const DROPPED_SHARES: [u64; 3] = [10, 3, 1];
-/// How long one request to the server may take.
+/// Timeout of one request to the server.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// A message that is to be set aside.
+/// A message to quarantine.
 #[derive(Clone, Debug)]
 pub struct SuspectMessage {
-    /// The kind of the stream it came from.
+    /// The kind of its original stream.
     pub stream: &'static str,
-    /// Its place in that stream.
+    /// Its sequence number in that stream.
     pub seq: u64,
     /// When it was stored there: milliseconds since 1970 UTC.
     pub time: u64,
-    /// The subject as it came.
+    /// The subject as received.
     pub name: String,
     /// Its headers.
     pub headers: HeaderMap,
@@ -67,26 +68,27 @@ impl From<&ReceivedMessage> for SuspectMessage {
     }
 }
 
-/// A message that was set aside.
+/// A quarantined message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuarantinedMessage {
-    /// The kind of the stream it came from.
+    /// The kind of its original stream.
     pub stream: String,
-    /// Its place in that stream.
+    /// Its sequence number in that stream.
     pub seq: u64,
     /// When it was stored there: milliseconds since 1970 UTC.
     pub time: u64,
-    /// When it was set aside: milliseconds since 1970 UTC, by the server's clock.
+    /// When it was quarantined: milliseconds since 1970 UTC, by the server's clock.
     pub aside: u64,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// The subject as it came.
+    /// The subject as received.
     pub subject: String,
-    /// Its own headers, without commands to the server.
+    /// Its own headers, except those with commands to the server.
     pub headers: HeaderMap,
     /// Its body; empty in a list.
     pub body: Bytes,
-    /// Whether the body is all there. One that filled the largest message leaves no room for the reason, and is cut.
+    /// Whether the body is complete. A body of the maximum message size is truncated, because the
+    /// reason needs space.
     pub whole: bool,
 }
 
@@ -104,11 +106,11 @@ impl Mesh {
 }
 
 impl QuarantineStore<'_> {
-    /// Sets a message aside, with the reason. Done once, however often it is asked for.
+    /// Quarantines a message with the reason. Repeatable.
     pub async fn put(self, suspect: impl Into<SuspectMessage>, reason: &str) -> Result<(), MeshError> {
         let mut suspect = suspect.into();
         let mut reason = reason.to_owned();
-        // Under that header the message in quarantine would be taken for one that cannot be read itself.
+        // With that header, the quarantined message would itself count as malformed.
         if let Some(defect) = undeliverable(&suspect.headers) {
             reason = format!("{reason} (it cannot be read off the wire: {defect})");
             suspect.headers = only(&suspect.headers, |name| !name.eq_ignore_ascii_case(UNDELIVERABLE));
@@ -133,13 +135,14 @@ impl QuarantineStore<'_> {
             headers.insert(PART, value("1/2")?);
             body.truncate(limit.saturating_sub(headers_len(&headers)));
         }
-        // The same place twice is the same message; that the reason was worded differently the first time is no matter.
+        // The same position is the same message; a different text of the reason does not matter.
         let (stream, name) = (bucket(self.mesh.namespace(), "QUARANTINE"), self.mesh.subject(&subject));
         for share in DROPPED_SHARES {
             let put =
                 self.mesh.put_once_while_full(&stream, &name, headers.clone(), body.clone(), Duration::ZERO);
             match put.await {
-                // Only the limit of this stream: on a full disk or account, others take the room.
+                // Only for the limit of this stream: on a full disk or account, other writers would
+                // take the freed space.
                 Err(MeshError::NoRoom { reason, .. }) if reason.contains("maximum ") => {
                     let size = (headers_len(&headers) + name.len() + body.len()) as u64;
                     self.drop_quarantined(&stream, share, size).await?;
@@ -150,8 +153,9 @@ impl QuarantineStore<'_> {
         self.mesh.put_once_while_full(&stream, &name, headers, body, Duration::ZERO).await.map(drop)
     }
 
-    /// Sets a message aside, or drops it if the quarantine cannot take it. Returns false for a dropped message, which is
-    /// logged and counted; the original stays in its stream. Fails only while the server does not answer.
+    /// Quarantines a message, or drops it if the quarantine cannot store it. Returns false for a
+    /// dropped message, which is logged and counted; the original remains in its stream. Fails only
+    /// while the server does not reply.
     pub async fn put_or_drop(
         self,
         suspect: impl Into<SuspectMessage>,
@@ -177,8 +181,8 @@ impl QuarantineStore<'_> {
         }
     }
 
-    /// Removes the oldest messages of a full quarantine: one part of `share`, at least one message. Fails if the message of
-    /// this size never fits, so that it does not drive out all others.
+    /// Deletes the oldest messages of a full quarantine: one part of `share`, at least one message.
+    /// Fails if a message of this size never fits, so that it does not displace all others.
     async fn drop_quarantined(self, stream: &str, share: u64, size: u64) -> Result<(), MeshError> {
         const WHAT: &str = "free space in the quarantine";
         let call = format!("$JS.API.STREAM.INFO.{stream}");
@@ -218,8 +222,8 @@ impl QuarantineStore<'_> {
         let (mut pending, mut last) = (reader.pending(), 0);
         while pending > 0 {
             let Ok(item) = timeout(WAIT, reader.next()).await else {
-                // Messages that were counted may be removed before they are read; a server that is
-                // silent removes none.
+                // Counted messages may be deleted before they are read; an unreachable server
+                // deletes none.
                 if self.mesh.unread(&stream, &filter, last).await?.is_none() {
                     break;
                 }
@@ -238,7 +242,7 @@ impl QuarantineStore<'_> {
         Ok(found.into())
     }
 
-    /// One message that was set aside, by where it came from.
+    /// Returns one quarantined message by its original position.
     pub async fn get(self, stream: &str, seq: u64) -> Result<QuarantinedMessage, MeshError> {
         let subject = self.mesh.subject(&Subject::Quarantine { stream: Token::of(stream), seq });
         let stored = self.mesh.stored(&bucket(self.mesh.namespace(), "QUARANTINE"), &subject).await?;
@@ -249,8 +253,8 @@ impl QuarantineStore<'_> {
             .ok_or_else(|| MeshError::NotFound { what: "quarantined message", id: format!("{stream}.{seq}") })
     }
 
-    /// Sends a message that was set aside on its way again, as it was. It takes the place of the original in the stream,
-    /// behind all that came since; it stays in quarantine until it is removed.
+    /// Republishes a quarantined message unchanged. It replaces the original in the stream, after
+    /// all later messages; it remains quarantined until it is removed.
     pub async fn replay(self, stream: &str, seq: u64) -> Result<PutOutcome, MeshError> {
         const WHAT: &str = "republish a quarantined message";
         let aside = self.get(stream, seq).await?;
@@ -270,20 +274,20 @@ impl QuarantineStore<'_> {
         let name = bucket(self.mesh.namespace(), &aside.stream);
         let handle =
             self.mesh.jetstream().get_stream_no_info(&name).await.map_err(|e| unreachable(WHAT, &e))?;
-        // The subject takes one message, and that is the one that was set aside.
+        // The subject accepts one message, and the original is that message.
         let original = self.mesh.message(&name, &MessageQuery::at(seq)).await?;
         if original.is_some_and(|original| original.subject.as_str() == aside.subject) {
             let deleted = answer(self.mesh, WHAT, WAIT, handle.delete_message(seq)).await?;
             deleted.map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?;
         }
-        // Not its message id either: the server would take it for a repetition.
+        // Omit its message id, too: the server would reject it as a duplicate.
         let headers = only(&aside.headers, |name| {
             !name.get(..5).is_some_and(|begins| begins.eq_ignore_ascii_case("nats-"))
         });
         self.mesh.put_once_at(&name, &aside.subject, headers, aside.body).await
     }
 
-    /// Forgets a message that was set aside.
+    /// Deletes a quarantined message.
     pub async fn remove(self, stream: &str, seq: u64) -> Result<(), MeshError> {
         const WHAT: &str = "remove a quarantined message";
         let subject = self.mesh.subject(&Subject::Quarantine { stream: Token::of(stream), seq });

@@ -31,23 +31,23 @@ use crate::stream::pull::{answer, pause, unreachable};
 use crate::stream::stored::{MessageQuery, unreadable_message};
 use crate::stream::task::TaskExchange;
 
-/// How long one publish waits for its acknowledgement before the subject is read back.
+/// Timeout for the acknowledgement of one publish, before the subject is read back.
 const ACK: Duration = Duration::from_secs(5);
-/// How long a publish is pursued through timeouts and lost connections before the caller hears of it.
+/// Total time for a publish, across timeouts and lost connections.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a publish is repeated while the server says that it is full.
+/// Total time for repeating a publish while the server reports that it is full.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest wait between two attempts.
+/// Longest wait between two attempts.
 const SLOWEST: Duration = Duration::from_secs(1);
-/// Publishes of [`TaskExchange::put_all`] that are under way at once.
+/// Concurrent publishes of [`TaskExchange::put_all`].
 const AT_ONCE: usize = 256;
-/// More than the headers take with which a message is stored once: the stream's name and the condition.
+/// Upper bound for the headers of a write-once message: the stream's name and the condition.
 pub(crate) const FENCE: usize = 256;
 
-/// Outcome of a message that may be stored once.
+/// Outcome of a write-once message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
-    /// It is stored, by this call.
+    /// This call stored it.
     New,
     /// The same body is stored already.
     Same,
@@ -58,16 +58,16 @@ pub enum PutOutcome {
 /// A message for [`TaskExchange::put_all`].
 #[derive(Clone, Debug)]
 pub struct OutgoingMessage {
-    /// Where to.
+    /// Its subject.
     pub subject: Subject,
-    /// Headers; what commands the server is dropped.
+    /// Headers; those with commands to the server are dropped.
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
 }
 
 impl Mesh {
-    /// Stores a message under a subject that takes one message ever.
+    /// Stores a message under a write-once subject.
     pub(crate) async fn put_once(
         &self,
         subject: &Subject,
@@ -79,7 +79,7 @@ impl Mesh {
         self.put_once_while_full(&stream, &name, headers, body, ROOM_TIMEOUT).await
     }
 
-    /// Refuses what is larger than the server takes, headers counted, before anything is sent.
+    /// Rejects a message that exceeds the server's limit, including headers, before it is sent.
     pub(crate) fn fits(&self, what: &'static str, headers: &HeaderMap, body: usize) -> Result<(), MeshError> {
         let (size, limit) = (headers_len(headers) + body, self.line().client.max_payload());
         if size > limit {
@@ -98,7 +98,8 @@ impl Mesh {
         self.put_once_while_full(stream, subject, headers, body, ROOM_TIMEOUT).await
     }
 
-    /// Stores a message under a subject that takes one. Repeats it for `room_timeout` if the server is full.
+    /// Stores a message under a write-once subject. Retries for `room_timeout` if the server is
+    /// full.
     pub(crate) async fn put_once_while_full(
         &self,
         stream: &str,
@@ -111,7 +112,7 @@ impl Mesh {
         put.await.map(|(outcome, _)| outcome)
     }
 
-    /// Stores a message under a subject that takes one. Its headers may be orders to the server.
+    /// Stores a message under a write-once subject. Its headers may contain commands to the server.
     pub(crate) async fn put_once_ordered(
         &self,
         stream: &str,
@@ -123,8 +124,8 @@ impl Mesh {
         put.await.map(|(outcome, _)| outcome)
     }
 
-    /// Stores a message, and tells the place of the one that is stored. Unless it `compares`, one that the server names as
-    /// stored before counts as taken, and is not read.
+    /// Stores a message, and returns the position of the stored one. Unless it `compares`, an
+    /// earlier message that the server reports counts as taken and is not read.
     async fn put_while_full(
         &self,
         stream: &str,
@@ -149,7 +150,7 @@ impl Mesh {
                 PublishAnswer::Conflict { reason, .. } | PublishAnswer::Unknown(reason) => (reason, false),
                 PublishAnswer::NoRoom(reason) => (reason, true),
             };
-            // A server that cannot be read either is asked again, like one that has not stored the message.
+            // If reading fails, too, retry, as if the message had not been stored.
             let stored = self.stored(stream, subject).await;
             if let Ok(Some(stored)) = &stored {
                 let outcome = if stored.payload == body { PutOutcome::Same } else { PutOutcome::Taken };
@@ -169,7 +170,7 @@ impl Mesh {
         }
     }
 
-    /// Publishes once and says what the server says; an error is final, and nothing was stored.
+    /// Publishes once and returns the server's reply; an error is final, and nothing was stored.
     pub(crate) async fn publish(
         &self,
         subject: &str,
@@ -186,7 +187,8 @@ impl Mesh {
             Ok(Ok(message)) => message,
             Ok(Err(error)) => match error.kind() {
                 RequestErrorKind::NoResponders => {
-                    // No stream takes the subject: it does not exist, or the server's JetStream has not started yet.
+                    // No stream has the subject: it does not exist, or JetStream on the server has
+                    // not started yet.
                     return Ok(PublishAnswer::Unknown("no stream stores the subject".to_owned()));
                 }
                 RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
@@ -202,7 +204,8 @@ impl Mesh {
         PublishAcknowledgement::read(&acknowledged.payload)
     }
 
-    /// The message under a subject that takes one; a replica may answer that has not seen it yet, so "none" is not proof.
+    /// Reads the message under a write-once subject; a replica may lag, so a missing message is not
+    /// proof.
     pub(crate) async fn stored(
         &self,
         stream: &str,
@@ -218,14 +221,15 @@ impl Mesh {
             Ok(message) => Ok(Some(message)),
             Err(error) => match error.kind() {
                 DirectGetErrorKind::NotFound => Ok(None),
-                // A stream that is not ready yet has a leader at most, whom not everybody may ask.
+                // A stream that is not ready yet has at most a leader, which not every role may
+                // query.
                 DirectGetErrorKind::ErrorResponse(StatusCode::NO_RESPONDERS, _) => {
                     match self.last(stream, subject).await {
                         Err(MeshError::Forbidden { .. }) => Err(unreachable(WHAT, &error)),
                         found => found,
                     }
                 }
-                // The screen has replaced the headers, and with them where the message lies.
+                // The screen has replaced the headers, including the position of the message.
                 DirectGetErrorKind::Other if self.is_screened() => {
                     Ok(Some(unreadable_message(subject, "it cannot be parsed")))
                 }
@@ -234,7 +238,7 @@ impl Mesh {
         }
     }
 
-    /// The last message under a subject, as the stream's leader knows it.
+    /// Reads the last message under a subject from the stream's leader.
     pub(crate) async fn last(&self, stream: &str, subject: &str) -> Result<Option<StreamMessage>, MeshError> {
         self.message(stream, &MessageQuery::last(subject)).await
     }
@@ -245,8 +249,8 @@ impl Mesh {
 }
 
 impl ShardCommands<'_> {
-    /// Asks something of an execution, as this connection's caller. For a start, `id` is the execution's id; for the rest
-    /// it makes the request one that is heeded once.
+    /// Sends a command to an execution, as this connection's caller. For a start, `id` is the
+    /// execution's id; otherwise it makes the command idempotent.
     pub async fn send(
         self,
         operation: Operation,
@@ -267,7 +271,8 @@ impl ShardCommands<'_> {
         Ok(put)
     }
 
-    /// Whether the stored start asks for the same as this one. Addresses of one content differ by the process that stored it.
+    /// Returns whether the stored start equals this one. Addresses of equal content differ by the
+    /// storing process.
     async fn is_same_start(self, subject: &Subject, id: &Token, body: &[u8]) -> Result<bool, MeshError> {
         let stream = bucket(self.mesh.namespace(), "COMMANDS");
         let stored = self.mesh.stored(&stream, &self.mesh.subject(subject)).await?;
@@ -281,7 +286,7 @@ impl ShardCommands<'_> {
 }
 
 impl TaskExchange<'_> {
-    /// Stores a message under a subject that takes one message ever.
+    /// Stores a message under a write-once subject.
     pub async fn put_once(
         self,
         subject: &Subject,
@@ -291,8 +296,8 @@ impl TaskExchange<'_> {
         self.mesh.put_once(subject, headers, body).await
     }
 
-    /// Stores a task, and tells its place in the stream. One that was stored before may count as taken: it is compared only
-    /// if the server does not name its place.
+    /// Stores a task, and returns its position in the stream. An earlier one may count as taken: it
+    /// is only compared if the server does not report its position.
     pub async fn put_task(
         self,
         subject: &Subject,
@@ -303,7 +308,7 @@ impl TaskExchange<'_> {
         self.mesh.put_while_full(&stream, &name, passed_on(&headers), body, ROOM_TIMEOUT, false).await
     }
 
-    /// Stores many messages, many at once; the outcomes are in the order of the messages.
+    /// Stores many messages concurrently; the outcomes are in the order of the messages.
     pub async fn put_all(self, parcels: Vec<OutgoingMessage>) -> Vec<Result<PutOutcome, MeshError>> {
         let puts = parcels.into_iter().map(|parcel| async move {
             self.mesh.put_once(&parcel.subject, parcel.headers, parcel.body).await
@@ -311,8 +316,8 @@ impl TaskExchange<'_> {
         futures_util::stream::iter(puts).buffered(AT_ONCE).collect().await
     }
 
-    /// Stores the result of a task under the subject that the task named. Anything but a result's subject of this mesh is
-    /// refused: whoever sent the task must not choose where an agent writes.
+    /// Stores the result of a task under the subject that the task names. Rejects anything but a
+    /// result subject of this mesh: the sender of a task must not choose where an agent publishes.
     pub async fn put_result(
         self,
         subject: &str,
@@ -342,21 +347,21 @@ impl EventLog<'_> {
     }
 }
 
-/// Answer of the server to a publish.
+/// Reply of the server to a publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PublishAnswer {
-    /// Stored, at this place in the stream.
+    /// Stored, with this sequence number.
     At(u64),
-    /// Not stored: the condition on what is stored already does not hold.
+    /// Not stored: the condition on the stored messages does not hold.
     Conflict {
-        /// Words of the server.
+        /// Error text of the server.
         reason: String,
-        /// Place of the last message under the subject, if the server names one.
+        /// Sequence number of the last message under the subject, if the server returns it.
         place: Option<u64>,
     },
     /// Not stored: disk, account or stream is full.
     NoRoom(String),
-    /// No answer, or one that leaves open whether it is stored.
+    /// No reply, or one that does not state whether it is stored.
     Unknown(String),
 }
 
@@ -389,7 +394,7 @@ impl PublishAcknowledgement {
         };
         match read.error {
             Some(refusal) => refusal.meaning(),
-            // The server has seen this message id before; that it still has the message is not said.
+            // The server has seen this message id before, but may no longer have the message.
             None if read.duplicate => {
                 Ok(PublishAnswer::Conflict { reason: "duplicate message id".to_owned(), place: None })
             }
@@ -405,8 +410,9 @@ impl PublishRefusal {
     fn meaning(self) -> Result<PublishAnswer, MeshError> {
         let reason = format!("{} (error {})", self.description, self.err_code);
         match (self.code, self.err_code) {
-            // A lost race has two codes: another message came before, or is being stored at this moment. The third is the
-            // stream's own limit of one message per subject, told by its words only.
+            // A lost race has two codes: another message was stored before, or is being stored now.
+            // The third code is the stream's limit of one message per subject, recognized by its
+            // text.
             (_, 10_071 | 10_164) => {
                 let place = self.description.strip_prefix("wrong last sequence: ");
                 let place = place.and_then(|place| place.parse().ok()).filter(|place| *place > 0);
@@ -418,14 +424,14 @@ impl PublishRefusal {
             (_, err_code) if is_lack_of_room(err_code.into(), &self.description) => {
                 Ok(PublishAnswer::NoRoom(reason))
             }
-            // Not now: no leader, no quorum, shutting down.
+            // Temporary: no leader, no quorum, shutting down.
             (503, _) => Ok(PublishAnswer::Unknown(reason)),
             _ => Err(MeshError::Refused { what: "store a message", reason }),
         }
     }
 }
 
-/// The kind of the stream that keeps a subject; none for what travels without one.
+/// Returns the kind of the stream that stores a subject; `None` for core messages.
 pub(crate) fn stream_of(subject: &Subject) -> Option<&'static str> {
     let token = match subject {
         Subject::Journal { .. } => "journal",
@@ -452,7 +458,7 @@ pub(crate) fn stream_of(subject: &Subject) -> Option<&'static str> {
     STREAMS.iter().find(|stream| stream.subject == token).map(|stream| stream.kind)
 }
 
-/// Headers without commands to the server.
+/// Removes headers with commands to the server.
 pub(crate) fn clean(headers: HeaderMap) -> HeaderMap {
     if headers.iter().all(|(name, _)| may_pass(name.as_ref())) {
         return headers;
@@ -460,14 +466,14 @@ pub(crate) fn clean(headers: HeaderMap) -> HeaderMap {
     only(&headers, may_pass)
 }
 
-/// The headers that go along with a message that its subject takes once. No orders to the server, nor a message id: the server
-/// compares it over the whole stream, so that a stranger who used it first would keep this message out. That a subject takes
-/// one message is what makes a repetition harmless.
+/// Returns the headers to store with a write-once message. Commands to the server are removed, and
+/// the message id, too: the server compares it over the whole stream, so another client could use
+/// it first and block this message. The write-once subject already makes repetitions harmless.
 fn passed_on(headers: &HeaderMap) -> HeaderMap {
     only(headers, |name| may_pass(name) && !name.eq_ignore_ascii_case(MESSAGE_ID))
 }
 
-/// The headers whose names these are, with all their values.
+/// Returns the headers with matching names, with all their values.
 pub(crate) fn only(headers: &HeaderMap, wanted: impl Fn(&str) -> bool) -> HeaderMap {
     let mut found = HeaderMap::new();
     for (name, values) in headers.iter().filter(|(name, _)| wanted((*name).as_ref())) {
@@ -478,7 +484,7 @@ pub(crate) fn only(headers: &HeaderMap, wanted: impl Fn(&str) -> bool) -> Header
     found
 }
 
-/// A header's value; text with line breaks is none.
+/// Converts a header's value; fails for text with line breaks.
 pub(crate) fn value(text: &str) -> Result<HeaderValue, MeshError> {
     text.parse().map_err(|_| MeshError::Malformed {
         what: "a header's value",
@@ -486,7 +492,7 @@ pub(crate) fn value(text: &str) -> Result<HeaderValue, MeshError> {
     })
 }
 
-/// Bytes of headers on the wire; the server counts them against its largest message.
+/// Size of headers on the wire; the server counts it towards its maximum message size.
 pub(crate) fn headers_len(headers: &HeaderMap) -> usize {
     if headers.is_empty() {
         return 0;
@@ -498,7 +504,7 @@ pub(crate) fn headers_len(headers: &HeaderMap) -> usize {
     "NATS/1.0\r\n\r\n".len() + lines.sum::<usize>()
 }
 
-/// Text from outside, short enough for a message to a person.
+/// Truncates and escapes external text for a message to a person.
 fn shown(text: &str) -> String {
     text.chars().take(200).filter(|letter| !letter.is_control()).collect()
 }

@@ -14,21 +14,21 @@ use crate::stream::pull::{answer, unreachable};
 use crate::wire::parse_headers;
 use crate::{Mesh, MeshError};
 
-/// Longest wait for one answer.
+/// Timeout of one reply.
 const ANSWER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
-/// The server's number of "there is no such message".
+/// The server's error code for a missing message.
 const NO_MESSAGE_FOUND: u64 = 10_037;
 
-/// Which message of a stream.
+/// Selects a message of a stream.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct MessageQuery<'a> {
-    /// The message at this place, or the first one from there on.
+    /// The message with this sequence number, or the first one from there.
     #[serde(skip_serializing_if = "Option::is_none")]
     seq: Option<u64>,
     /// The last message of this subject.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_by_subj: Option<&'a str>,
-    /// The first message of this subject at or behind the place.
+    /// The first message of this subject at or after the sequence number.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_by_subj: Option<&'a str>,
 }
@@ -39,27 +39,27 @@ impl<'a> MessageQuery<'a> {
         Self { seq: None, last_by_subj: Some(subject), next_by_subj: None }
     }
 
-    /// The first message of a subject at or behind a place.
+    /// The first message of a subject at or after a sequence number.
     pub(crate) fn next(subject: &'a str, seq: u64) -> Self {
         Self { seq: Some(seq), last_by_subj: None, next_by_subj: Some(subject) }
     }
 
-    /// The message at a place.
+    /// The message with a sequence number.
     pub(crate) fn at(seq: u64) -> Self {
         Self { seq: Some(seq), last_by_subj: None, next_by_subj: None }
     }
 }
 
-/// A message as the server writes it in JSON.
+/// A message in the server's JSON format.
 #[derive(Deserialize)]
 struct WrittenMessage {
     #[serde(default)]
     subject: String,
     seq: u64,
-    /// The body, base64; absent when it is empty.
+    /// The body, base64; absent if empty.
     #[serde(default)]
     data: String,
-    /// The header block, base64; absent when there is none.
+    /// The header block, base64; absent if missing.
     #[serde(default)]
     hdrs: String,
     time: String,
@@ -70,8 +70,8 @@ struct WrittenAnswer {
     message: WrittenMessage,
 }
 
-/// Reads the server's answer about one message; none when there is no such message. A message whose headers the client
-/// library would not read has one header in their place, see [`crate::wire::undeliverable`].
+/// Parses the server's reply with a message; `None` if the message does not exist. If the client
+/// library cannot parse its headers, one header replaces them, see [`crate::wire::undeliverable`].
 pub fn read_stored(answer: &[u8]) -> Result<Option<StreamMessage>, MeshError> {
     const WHAT: &str = "read a stored message";
     let malformed =
@@ -81,7 +81,7 @@ pub fn read_stored(answer: &[u8]) -> Result<Option<StreamMessage>, MeshError> {
     let written = match written {
         Response::Ok(WrittenAnswer { message }) => message,
         Response::Err { error } if error.error_code().0 == NO_MESSAGE_FOUND => return Ok(None),
-        // A server without a leader or in shutdown answers 503: the question may be asked again.
+        // A server without a leader or in shutdown returns 503: the request can be retried.
         Response::Err { error } => {
             let (status, code) = (error.code() as u64, error.error_code().0);
             return Err(MeshError::of_answer(WHAT, status, code, error.to_string()));
@@ -106,7 +106,7 @@ fn unreadable_headers(reason: &str) -> HeaderMap {
     headers
 }
 
-/// A message that is there and of which nothing but that can be said.
+/// Returns a placeholder for a message that exists but cannot be read.
 pub(crate) fn unreadable_message(subject: &str, reason: &str) -> StreamMessage {
     StreamMessage {
         subject: subject.into(),
@@ -118,7 +118,7 @@ pub(crate) fn unreadable_message(subject: &str, reason: &str) -> StreamMessage {
 }
 
 impl Mesh {
-    /// One message of a stream, as its leader knows it; none when there is no such message.
+    /// Returns one message of a stream from its leader; `None` if it does not exist.
     pub(crate) async fn message(
         &self,
         stream: &str,
@@ -134,8 +134,8 @@ impl Mesh {
         read_stored(got.get().as_bytes())
     }
 
-    /// The first message of some subjects behind a place, as the stream's leader knows it: what a reader of a copy that is
-    /// behind, or of one that was filled again, may never be given.
+    /// Returns the first message with matching subjects after a sequence number, from the stream's
+    /// leader: readers of a replica that lags or is being restored may never receive it.
     pub(crate) async fn unread(
         &self,
         stream: &str,

@@ -31,34 +31,34 @@ use crate::stream::quarantine::SuspectMessage;
 use crate::stream::stored::MessageQuery;
 use crate::{crash, log_limited};
 
-/// How long a delivered task may stay without a word before somebody else is given it. Agents of earlier versions say
-/// every five seconds that they work.
+/// Time without acknowledgement or progress after which a delivered task is redelivered. Agents of earlier
+/// versions report progress every five seconds.
 pub const ACK_WAIT: Duration = Duration::from_secs(7);
-/// How often whoever works on a task says so.
+/// Interval at which the process that works on a task reports progress.
 pub const PROGRESS_EVERY: Duration = Duration::from_secs(2);
-/// Deliveries after which a task is taken for one that kills whoever works on it. The consumer itself has no such limit:
-/// the server drops what is beyond it without a word that could not be lost.
+/// Deliveries after which a task counts as one that crashes its process. The consumer itself has no such limit:
+/// the server would drop further deliveries without a reliable notification.
 pub const MAX_DELIVERIES: u64 = 20;
 
-/// Deliveries of one agent that may be unanswered, over all who serve it.
+/// Maximum number of unacknowledged deliveries of one agent, over all its processes.
 const MAX_ACK_PENDING: i64 = 20_000;
-/// How long one request to the server may take.
+/// Timeout of one request to the server.
 const WAIT: Duration = Duration::from_secs(5);
-/// How often an answer about a task is given before the caller hears that the server does not take it.
+/// Attempts for an acknowledgement before it fails.
 const ANSWERS: u32 = 3;
-/// The longest wait between two looks for a consumer that is not there.
+/// Longest wait between two checks for a missing consumer.
 const SLOWEST: Duration = Duration::from_secs(5);
 
-/// The tasks that wait for one agent.
+/// The queue of one agent.
 pub struct AgentQueue {
     mesh: Mesh,
     agent: Token,
     slots: Arc<WorkSlots>,
     at_once: usize,
-    /// Delivered, and not yet given to anybody.
+    /// Delivered tasks that were not returned yet.
     waiting: VecDeque<Item>,
     state: WorkState,
-    /// When the server made the queue: milliseconds since 1970 UTC, 0 before it was opened.
+    /// When the server created the queue: milliseconds since 1970 UTC, 0 before it was opened.
     made: u64,
 }
 
@@ -67,25 +67,25 @@ enum WorkState {
     Open(Box<Pull>),
 }
 
-/// Works in progress, by key.
+/// Slots of tasks in progress, by key.
 #[derive(Debug, Default)]
 struct WorkSlots {
     busy: AtomicUsize,
-    /// Places of works that wait for others.
+    /// Additional slots, for tasks that wait for other work.
     lent: AtomicUsize,
     freed: Notify,
 }
 
-/// The places of a queue, for works that give theirs up while they wait.
+/// The slots of a queue, for tasks that release theirs while they wait.
 #[derive(Clone, Debug)]
 pub struct QueueSlots(Arc<WorkSlots>);
 
-/// One more place of a queue, until it is dropped.
+/// An additional slot of a queue, until it is dropped.
 #[derive(Debug)]
 pub struct LentSlot(Arc<WorkSlots>);
 
 impl QueueSlots {
-    /// Gives the queue one more place.
+    /// Adds a slot to the queue.
     pub fn lend(&self) -> LentSlot {
         self.0.lent.fetch_add(1, Ordering::AcqRel);
         self.0.freed.notify_one();
@@ -99,7 +99,7 @@ impl Drop for LentSlot {
     }
 }
 
-/// A place among those who work; free again when it is dropped.
+/// The slot of a task in progress, released on drop.
 #[derive(Debug)]
 struct WorkSlot(Arc<WorkSlots>);
 
@@ -117,38 +117,38 @@ impl Drop for WorkSlot {
     }
 }
 
-/// How many tasks wait for an agent.
+/// Number of tasks in an agent's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueLength {
     /// The agent.
     pub agent: Token,
-    /// Tasks that no process has taken.
+    /// Tasks that were not delivered.
     pub queued: u64,
-    /// Tasks that were taken and not answered.
+    /// Tasks that were delivered and not acknowledged.
     pub working: usize,
-    /// Tasks that were taken more than once.
+    /// Tasks that were delivered more than once.
     pub redelivered: usize,
 }
 
-/// How far an agent's queue is.
+/// Progress of an agent's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueProgress {
-    /// DeliveryInfo of the last task that was given out.
+    /// Sequence number of the last delivered task.
     given_out: u64,
-    /// DeliveryInfo up to which every task was acknowledged.
+    /// Sequence number up to which every task was acknowledged.
     acknowledged: u64,
-    /// Whether a task that was given out is not acknowledged.
+    /// Whether a delivered task is not acknowledged.
     has_outstanding: bool,
 }
 
 impl QueueProgress {
-    /// Returns whether a process has been given the task stored at a place.
+    /// Returns whether the task with this sequence number was delivered to a process.
     pub fn is_given_out(self, place: u64) -> bool {
         place <= self.given_out
     }
 
-    /// Returns whether the task stored at a place was acknowledged by who worked on it. One that nobody has been given, or
-    /// that is not known to be acknowledged yet, is not.
+    /// Returns whether the task with this sequence number was acknowledged. False if it was not delivered, or
+    /// is not yet known to be acknowledged.
     pub fn is_acknowledged(self, place: u64) -> bool {
         place <= self.acknowledged || (place <= self.given_out && !self.has_outstanding)
     }
@@ -168,8 +168,8 @@ impl Mesh {
 }
 
 impl TaskExchange<'_> {
-    /// The queue of an agent, of which at most `at_once` deliveries are out at the same time: each keeps its place until
-    /// it is dropped. Whoever may not make the consumer waits until an executor has.
+    /// Returns the queue of an agent with at most `at_once` deliveries at a time: each holds a slot until it is
+    /// dropped. Without the right to create the consumer, the queue waits until an executor has created it.
     pub fn queue(self, agent: &Token, at_once: usize) -> AgentQueue {
         AgentQueue {
             mesh: self.mesh.clone(),
@@ -182,21 +182,20 @@ impl TaskExchange<'_> {
         }
     }
 
-    /// Returns whether a result is stored under a subject. Agents may ask for results of their own
-    /// tasks.
+    /// Returns whether a result is stored under a subject. Agents may query the results of their own tasks.
     pub async fn has_result(self, subject: &str) -> Result<bool, MeshError> {
         let stream = bucket(self.mesh.namespace(), "RESULTS");
         Ok(self.mesh.stored(&stream, subject).await?.is_some())
     }
 
-    /// Returns whether this connection may see the queues of all agents.
+    /// Returns whether this connection may read the queues of all agents.
     pub async fn may_see_queues(self) -> Result<bool, MeshError> {
         let stream = bucket(self.mesh.namespace(), "TASKS");
         self.mesh.may_publish(&format!("$JS.API.CONSUMER.LIST.{stream}")).await
     }
 
-    /// Returns how many tasks wait in the queues of agents, of at most so many: of those that processes serve, and of others.
-    /// Executors and operators may ask.
+    /// Returns the number of tasks in agents' queues, for at most `max_queues` queues, with and without running
+    /// processes. For executors and operators.
     pub async fn queue_lengths(self, max_queues: usize) -> Result<Vec<QueueLength>, MeshError> {
         const WHAT: &str = "read the queues of agents";
         let stream = bucket(self.mesh.namespace(), "TASKS");
@@ -223,7 +222,7 @@ impl TaskExchange<'_> {
         Ok(consumers.into_iter().filter_map(length).collect())
     }
 
-    /// Returns the place of a task in the stream of tasks; `None` if the stream does not have it. Executors may ask.
+    /// Returns the sequence number of a task; `None` if the stream does not have it. For executors.
     pub async fn task_place(
         self,
         agent: &Token,
@@ -237,7 +236,7 @@ impl TaskExchange<'_> {
         Ok(stored.map(|stored| stored.sequence))
     }
 
-    /// Returns how far the queue of an agent is; `None` if it has none. Executors may ask.
+    /// Returns the progress of an agent's queue; `None` if it does not exist. For executors.
     pub async fn queue_progress(self, agent: &Token) -> Result<Option<QueueProgress>, MeshError> {
         let Some(queue) = existing(self.mesh, agent).await? else { return Ok(None) };
         let info = queue.cached_info();
@@ -248,8 +247,8 @@ impl TaskExchange<'_> {
         }))
     }
 
-    /// Removes a task from its agent's queue. Returns false if the stream does not have it: it was never stored, or was removed
-    /// before. An agent that has already received the task keeps its delivery. Executors may do this.
+    /// Removes a task from its agent's queue. Returns false if the stream does not have it: it was never
+    /// stored, or already removed. An agent that has received the task keeps its delivery. For executors.
     pub async fn withdraw(
         self,
         agent: &Token,
@@ -268,7 +267,7 @@ impl TaskExchange<'_> {
         match removed.map_err(|error| unreachable(WHAT, &error))? {
             Response::Ok(status) => Ok(status.success),
             Response::Err { error } => {
-                // Another executor may have removed it meanwhile.
+                // Another executor may have removed it in the meantime.
                 if self.task_place(agent, execution, task).await?.is_none() {
                     return Ok(false);
                 }
@@ -278,15 +277,16 @@ impl TaskExchange<'_> {
         }
     }
 
-    /// Makes the consumer of an agent's queue unless it is there. What executors do when they see a card or have a task.
-    /// Returns the place of the last task that it has given out, 0 before the first: it never gives out what is stored at or
-    /// below that place later, as happens in a cluster whose streams lost their ends with its power.
+    /// Creates the consumer of an agent's queue if it is missing. Executors call this for new cards and tasks.
+    /// Returns the sequence number of the last delivered task, 0 before the first: it never delivers messages
+    /// stored at or below it later, which happens if a cluster loses the ends of its streams in a power
+    /// failure.
     pub async fn make_queue(self, agent: &Token) -> Result<u64, MeshError> {
         consumer(self.mesh, agent).await.map(|queue| queue.cached_info().delivered.stream_sequence)
     }
 }
 
-/// Request to remove one message of a stream.
+/// Request to delete one message of a stream.
 #[derive(Serialize)]
 struct RemovedMessage {
     seq: u64,
@@ -294,37 +294,37 @@ struct RemovedMessage {
     no_erase: bool,
 }
 
-/// The server's answer to such a request.
+/// The server's reply to such a request.
 #[derive(Deserialize)]
 struct RemovalStatus {
     #[serde(default)]
     success: bool,
 }
 
-/// The name of the consumer that an agent's queue is.
+/// Returns the name of the consumer of an agent's queue.
 pub fn queue_name(agent: &Token) -> String {
     // Names of streams and consumers may be longer than tokens.
     format!("agent-{agent}")
 }
 
 impl AgentQueue {
-    /// The agent.
+    /// Returns the agent.
     pub fn agent(&self) -> &Token {
         &self.agent
     }
 
-    /// The places of this queue.
+    /// Returns the slots of this queue.
     pub fn places(&self) -> QueueSlots {
         QueueSlots(Arc::clone(&self.slots))
     }
 
-    /// Deliveries that are out.
+    /// Returns the number of occupied slots.
     pub fn busy(&self) -> usize {
         self.slots.busy.load(Ordering::Acquire)
     }
 
-    /// The next task, whenever it comes and a place is free. May be given up and called again; nothing is lost by it. A
-    /// lost connection and a deleted consumer are repaired here.
+    /// Waits for the next task and a free slot. Recovers from a lost connection and a deleted consumer.
+    /// Cancel-safe.
     pub async fn next(&mut self) -> Delivery {
         loop {
             let lent = self.slots.lent.load(Ordering::Acquire);
@@ -358,12 +358,12 @@ impl AgentQueue {
         }
     }
 
-    /// Returns a task that has arrived already, if a place is free.
+    /// Returns a task that has already arrived, if a slot is free.
     pub fn try_next(&mut self) -> Option<Delivery> {
         self.next().now_or_never()
     }
 
-    /// A delivery of what came; none for what is not a task at all, which is set aside.
+    /// Converts a message to a delivery; quarantines it and returns `None` if it is not a task.
     fn delivery(&self, item: Item) -> Option<Delivery> {
         let Item { seq, delivered, time, message, .. } = item;
         let answers =
@@ -386,12 +386,12 @@ impl AgentQueue {
                 _slot: slot,
             });
         }
-        // The task cannot be answered: no execution waits for it. Not awaited here, because the caller may be cancelled.
+        // No execution waits for an answer to it. Not awaited here, because the caller may be cancelled.
         let suspect = SuspectMessage { stream: "TASKS", seq, time, name, headers, body };
         tokio::spawn(async move {
             log_limited!(warn, subject = suspect.name, "a message in a queue is not a task");
             match answers.mesh.quarantine().put_or_drop(suspect, "its subject is not that of a task").await {
-                // Without the quarantine it stays in the stream, and comes again.
+                // If quarantining fails, it stays in the stream and is redelivered.
                 Err(error) => {
                     log_limited!(warn, %error, "cannot quarantine a message of a queue");
                 }
@@ -402,7 +402,7 @@ impl AgentQueue {
     }
 }
 
-/// Asks for what there are hands for, then waits for a task or for a place that becomes free.
+/// Requests tasks for the free slots, then waits for a task or for another free slot.
 async fn work(
     pull: &mut Pull,
     slots: &WorkSlots,
@@ -410,7 +410,7 @@ async fn work(
     at_once: usize,
 ) -> Result<Option<Item>, Lost> {
     let missing = wanted.saturating_sub(pull.asked());
-    // One request for several places: a request of its own for each would cost as much as the task it brings.
+    // One request for several slots: a request for each would cost as much as its task.
     if missing > 0 && (pull.asked() == 0 || missing >= at_once / 4) {
         pull.ask(missing, 0).await?;
     }
@@ -420,16 +420,16 @@ async fn work(
     }
 }
 
-/// Opens a queue, however long it takes until there is one.
+/// Opens a queue, waiting until it exists.
 fn opening(mesh: Mesh, agent: Token) -> BoxFuture<'static, Pull> {
     Box::pin(async move {
         let mut attempt = 0;
-        // Asking without the right would be logged as a violation again and again.
+        // Requests without the right would repeatedly be logged as violations.
         let may_make = may_make_queue(&mesh, &agent).await;
         loop {
             sleep(pause(attempt, SLOWEST)).await;
             let opened = match existing(&mesh, &agent).await {
-                // A user whose rights cannot be read and do not suffice waits the full timeout each time.
+                // If rights are unreadable and insufficient, each attempt waits for the full timeout.
                 Ok(None) if may_make && attempt % 8 == 0 => consumer(&mesh, &agent).await.map(Some),
                 found => found,
             };
@@ -441,7 +441,7 @@ fn opening(mesh: Mesh, agent: Token) -> BoxFuture<'static, Pull> {
                 Ok(None) => None,
                 Err(error) => Some(error),
             };
-            // A lost connection has its own line; it says nothing about the queue.
+            // A lost connection is logged separately, and indicates nothing about the queue.
             if attempt == 1 && mesh.connection_problem().is_none() {
                 match error {
                     None => tracing::info!(%agent, "the queue does not exist yet; waiting for it"),
@@ -453,7 +453,7 @@ fn opening(mesh: Mesh, agent: Token) -> BoxFuture<'static, Pull> {
     })
 }
 
-/// Returns whether this connection may make the queue of an agent, or its rights cannot be read.
+/// Returns whether this connection may create the queue of an agent, or its rights are unreadable.
 async fn may_make_queue(mesh: &Mesh, agent: &Token) -> bool {
     let Ok(Some(rights)) = mesh.rights().await else { return true };
     let (stream, name) = (bucket(mesh.namespace(), "TASKS"), queue_name(agent));
@@ -477,7 +477,7 @@ async fn existing(mesh: &Mesh, agent: &Token) -> Result<Option<Consumer<Config>>
 
 async fn consumer(mesh: &Mesh, agent: &Token) -> Result<Consumer<Config>, MeshError> {
     const WHAT: &str = "create an agent's queue";
-    // Earlier versions made queues that wait longer; the server takes the new time for them too.
+    // Earlier versions created queues with a longer wait; the server applies the new time to them, too.
     if let Some(existing) = existing(mesh, agent).await?
         && existing.cached_info().config.ack_wait == ACK_WAIT
     {
@@ -503,7 +503,7 @@ async fn consumer(mesh: &Mesh, agent: &Token) -> Result<Consumer<Config>, MeshEr
     made
 }
 
-/// Where a delivered task comes from.
+/// Position and age of a delivered task.
 #[derive(Clone, Copy, Debug)]
 struct DeliveryInfo {
     seq: u64,
@@ -512,7 +512,7 @@ struct DeliveryInfo {
     queue_made: u64,
 }
 
-/// A task that somebody is working on. Without a word for [`ACK_WAIT`] it is given to somebody else.
+/// A delivered task. It is redelivered after [`ACK_WAIT`] without acknowledgement or progress.
 #[derive(Debug)]
 pub struct Delivery {
     /// Agent that the task is for.
@@ -521,7 +521,7 @@ pub struct Delivery {
     pub execution: ExecutionId,
     /// Its id.
     pub task: TaskId,
-    /// The subject as it came.
+    /// The subject as received.
     pub name: String,
     /// Its headers.
     pub headers: HeaderMap,
@@ -533,53 +533,53 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// How often it was delivered, this time included.
+    /// Returns the number of its deliveries, including this one.
     pub fn delivered(&self) -> u64 {
         self.place.delivered
     }
 
-    /// Returns true if the task may have been done before: it was delivered more than once, or it is older than its queue,
-    /// which was made anew and delivers every task of the stream again.
+    /// Returns true if the task may already be done: it was delivered more than once, or it is older than its
+    /// queue, which was recreated and delivers every task of the stream again.
     pub fn may_be_done(&self) -> bool {
         self.place.delivered > 1 || self.place.time < self.place.queue_made
     }
 
-    /// Its place in the stream.
+    /// Returns its sequence number.
     pub fn seq(&self) -> u64 {
         self.place.seq
     }
 
-    /// When it was stored: milliseconds since 1970 UTC, by the server's clock.
+    /// Returns when it was stored: milliseconds since 1970 UTC, by the server's clock.
     pub fn time(&self) -> u64 {
         self.place.time
     }
 
-    /// Whether it was delivered so often that it should be set aside instead of tried once more.
+    /// Returns whether it was delivered so often that it should be quarantined instead of retried.
     pub fn exhausted(&self) -> bool {
         self.place.delivered > MAX_DELIVERIES
     }
 
-    /// Returns the handle for answering from a task of its own that reports progress.
+    /// Returns the handle for acknowledgements, for a separate task that reports progress.
     pub fn answers(&self) -> Answers {
         self.answers.clone()
     }
 
-    /// Says that the work goes on.
+    /// Reports that the work is in progress.
     pub async fn progress(&self) -> Result<(), MeshError> {
         self.answers.progress().await
     }
 
-    /// It is done, and its result is stored; returns when the server has taken note.
+    /// Acknowledges the task after its result is stored; returns when the server has confirmed.
     pub async fn ack(&self) -> Result<(), MeshError> {
         self.answers.confirmed(Bytes::from_static(b"+ACK")).await
     }
 
-    /// It is not done and shall be delivered again, to anybody, after this while.
+    /// Returns the task to the queue for redelivery to any process after this delay.
     pub async fn nak(&self, delay: Duration) -> Result<(), MeshError> {
         self.answers.nak(delay).await
     }
 
-    /// It shall never be delivered again.
+    /// Ends the task without redelivery.
     pub async fn term(&self, reason: &str) -> Result<(), MeshError> {
         self.answers.term(reason).await
     }
@@ -598,7 +598,7 @@ impl From<&Delivery> for SuspectMessage {
     }
 }
 
-/// The words that the server understands about one delivery.
+/// Sends acknowledgements of one delivery.
 #[derive(Clone, Debug)]
 pub struct Answers {
     mesh: Mesh,
@@ -606,7 +606,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Says that the work goes on.
+    /// Reports that the work is in progress.
     pub async fn progress(&self) -> Result<(), MeshError> {
         let said = self.mesh.client().publish(self.reply.clone(), Bytes::from_static(b"+WPI")).await;
         said.map_err(|error| unreachable("extend a task's acknowledgement deadline", &error))
@@ -621,7 +621,7 @@ impl Answers {
         self.confirmed(format!("+TERM {reason}").into()).await
     }
 
-    /// Says it until the server has confirmed: a word that got lost is a task done twice.
+    /// Repeats an acknowledgement until the server confirms: if it were lost, the task would be done twice.
     async fn confirmed(&self, word: Bytes) -> Result<(), MeshError> {
         const WHAT: &str = "acknowledge a delivery";
         let mut attempt = 0;

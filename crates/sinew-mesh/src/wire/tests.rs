@@ -1,10 +1,10 @@
-//! The checks say the same as the client library, but for its panic; what is let through is unchanged.
+//! The checks agree with the client library, except for its panic; valid frames pass unchanged.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Header blocks: why each is not read, if it is not.
+/// Header blocks, each with its defect, if any.
 const BLOCKS: [(&[u8], Option<HeaderDefect>); 26] = [
     (b"NATS/1.0\r\n\r\n", None),
     (b"NATS/1.0\r\nA: b\r\n\r\n", None),
@@ -90,12 +90,12 @@ fn lines_are_told_apart() {
         // A replaced message passes the screen unchanged.
         assert_eq!(screened(&out), (out.clone(), Vec::new()), "{shown}");
     }
-    // The reply and the subscription stay.
+    // The reply and the subscription remain.
     let (out, _) = screened(b"HMSG a.b 7 $JS.ACK.x 4 6\r\nNATSab\r\n");
     let block = "NATS/1.0\r\nSinew-Undeliverable: the headers do not begin with NATS/1.0\r\nSinew-Raw-Headers: TkFUUw==\r\n\r\n";
     let want = format!("HMSG a.b 7 $JS.ACK.x {} {}\r\n{block}ab\r\n", block.len(), block.len() + 2);
     assert_eq!(String::from_utf8(out).unwrap(), want);
-    // An answer cannot be sent to an invalid subject.
+    // A reply to an invalid subject cannot be sent.
     let (out, _) = screened(b"HMSG a.b 7 r\xff 12 12\r\nNATS/1.0\r\n\r\n\r\n");
     assert!(out.starts_with(b"HMSG a.b 7 "), "{}", out.escape_ascii());
     assert_eq!(out.split(|byte| *byte == b'\r').next().unwrap().split(|byte| *byte == b' ').count(), 5);
@@ -130,7 +130,7 @@ fn bytes_that_no_server_sends_end_the_connection() {
     }
 }
 
-/// Bytes that come close to headers.
+/// Bytes that resemble headers.
 fn close_to_headers() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(b"NATS/1.0".to_vec()),

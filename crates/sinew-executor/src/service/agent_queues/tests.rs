@@ -8,10 +8,10 @@ use sinew_mesh::server::{Server, ServerOptions};
 
 use super::*;
 
-/// Tasks that ask at once.
+/// Number of concurrent queries.
 const TASKS: usize = 50;
 
-/// A server with a mesh, and what its clients ask about consumers.
+/// A server with a mesh, and the consumer requests of its clients.
 struct WatchedMesh {
     _server: Server,
     mesh: Mesh,
@@ -26,14 +26,15 @@ impl WatchedMesh {
         mesh.admin().provision(&Provision::default()).await.unwrap();
         let watcher = connect(server.url()).await.unwrap();
         let questions = watcher.subscribe("$JS.API.CONSUMER.>").await.unwrap();
-        // The server has taken the subscription when it answers: flushing only sends it.
+        // The server has processed the subscription when it replies; flushing would only send it.
         assert!(watcher.request("nobody.listens.here", "".into()).await.is_err());
         Self { _server: server, mesh, _watcher: watcher, questions }
     }
 
-    /// Number of questions about the queue of an agent since the last call.
+    /// Returns the number of queries of an agent's queue since the last call.
     async fn asked(&mut self, agent: &str) -> usize {
-        // On the connection that asks: a server may answer a question before it passes it on, and reads one message after the other.
+        // On the same connection: a server may reply before it forwards a request, but reads
+        // messages in order.
         self.mesh.client().publish("$JS.API.CONSUMER.end", "".into()).await.unwrap();
         let (mut number, name) = (0, format!("agent-{agent}"));
         while let Some(message) = self.questions.next().await {

@@ -15,9 +15,9 @@ use crate::server::{Server, ServerOptions};
 use crate::server_group::ServerGroup;
 use crate::stream::follow::{self, FollowedItem, follow};
 
-/// So long nothing comes: a request has ended, and the one after it.
+/// Idle time: longer than the lifetime of a request, so that the next one is tested.
 const IDLE: Duration = EXPIRES.saturating_mul(5).checked_div(2).unwrap();
-/// Longer than a loaded machine takes.
+/// Timeout on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn mesh() -> (Server, Mesh) {
@@ -64,8 +64,8 @@ async fn cluster() -> (ServerGroup, Mesh) {
     (group, mesh)
 }
 
-/// Has all consumers of a stream deliver nothing, as one does that reads from a copy which is filled again: they live, and
-/// say so.
+/// Pauses all consumers of a stream, like a consumer that reads from a replica that is being
+/// restored: alive, with heartbeats, but without deliveries.
 async fn pause_consumers(mesh: &Mesh, stream: &str) {
     let client = mesh.client();
     let names = client.request(format!("$JS.API.CONSUMER.NAMES.{stream}"), "".into()).await.unwrap();
@@ -115,8 +115,8 @@ async fn a_view_in_a_cluster_goes_on_when_its_consumer_delivers_nothing() {
     assert_eq!(timeout(PATIENCE, said.recv()).await.unwrap().unwrap(), "whole");
 }
 
-/// The first message that a view reads waits until the server is halted: what the server has not
-/// sent by then is missing, and silence does not make it whole.
+/// The view stops at its first message until the server is halted: the unsent messages are missing,
+/// and missed heartbeats do not make the view complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_view_is_not_whole_while_a_halted_server_has_the_rest() {
     const CARDS: usize = 2_000;
@@ -164,7 +164,7 @@ async fn a_view_is_not_whole_while_a_halted_server_has_the_rest() {
         }
     };
     let mut whole = std::pin::pin!(whole);
-    // Much longer than the pause after which the view asks whether anything is left.
+    // Much longer than the pause after which the view queries for remaining messages.
     let early = timeout(Duration::from_secs(2), &mut whole).await;
     assert!(early.is_err(), "a view with {early:?} of {CARDS} messages is called whole");
     server.resume().unwrap();
