@@ -1,4 +1,4 @@
-//! Effects that a fact requires outside the engine, and reasons why an execution waits.
+//! Effects of facts outside the engine, and reasons why an execution waits.
 
 use std::sync::Arc;
 
@@ -12,34 +12,35 @@ use crate::graph::IndexedPlan;
 use crate::state::{ActivationPhase, EngineTimer, ExecutionState, TimerKind};
 use crate::{ActivationId, Time};
 
-/// An effect that a shell carries out after its fact was stored. Repeating it does no harm: the ids are the same.
+/// An effect that a shell performs after its fact was stored. Repeating it is idempotent, because
+/// the ids are the same.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Send a task.
     Send {
         /// The activation.
         act: ActivationId,
-        /// Its attempt; with the activation it names the task.
+        /// Its attempt; activation and attempt identify the task.
         attempt: u32,
         /// The request.
         ask: Arc<TaskRequest>,
-        /// When the attempt is given up.
+        /// Deadline of the attempt.
         deadline: Option<Time>,
     },
-    /// Tell an agent that its task is given up.
+    /// Cancel an agent's task.
     Cancel {
         /// The activation.
         act: ActivationId,
         /// Its attempt.
         attempt: u32,
-        /// The request that is withdrawn.
+        /// The cancelled request.
         ask: Arc<TaskRequest>,
     },
-    /// The execution ended: archive it, answer its caller.
+    /// The execution ended: archive it and answer its caller.
     Finish(ExecutionOutcome),
 }
 
-/// Actions of one fact of the round that was just applied.
+/// Returns the actions of one fact of the round that was just applied.
 pub(crate) fn react(_graph: &IndexedPlan, state: &ExecutionState, fact: &Fact) -> Vec<Action> {
     match fact {
         Fact::Dispatched { act, attempt, ask, deadline, .. } => {
@@ -50,7 +51,7 @@ pub(crate) fn react(_graph: &IndexedPlan, state: &ExecutionState, fact: &Fact) -
             cancel(state, *act, Some(*attempt)).into_iter().collect()
         }
         Fact::Ended => state.outcome.clone().map(Action::Finish).into_iter().collect(),
-        // The archive needs the usage as well.
+        // The archive also needs the usage.
         Fact::Late { usage, .. } if state.ended && !usage.is_null() => {
             state.outcome.clone().map(Action::Finish).into_iter().collect()
         }
@@ -61,19 +62,21 @@ pub(crate) fn react(_graph: &IndexedPlan, state: &ExecutionState, fact: &Fact) -
 fn cancel(state: &ExecutionState, act: ActivationId, attempt: Option<u32>) -> Option<Action> {
     let one = state.act(act);
     let attempt = attempt?;
-    // The facts of a whole round may be applied by now, the dispatch of the next attempt among them.
+    // All facts of a round may already be applied, including the dispatch of the next attempt.
     let ask = if attempt == one.attempt { &one.ask } else { &one.asked_before };
     Some(Action::Cancel { act, attempt, ask: Arc::clone(ask.as_ref()?) })
 }
 
-/// Actions whose outcome is not known from the facts: what a shell performs again after it folded a journal.
+/// Returns the actions that may not have completed: a shell performs them again after it folded a
+/// journal.
 pub(crate) fn outstanding(_graph: &IndexedPlan, state: &ExecutionState) -> Vec<Action> {
     let mut actions = Vec::new();
     for (act, one) in state.acts.iter().enumerate() {
         let (Some(attempt), Some(ask)) = (one.running, &one.ask) else { continue };
         let act = act as ActivationId;
         actions.push(if one.phase == ActivationPhase::Running {
-            // The deadline of a stopped clock is not known yet: the owner cancels the attempt when it is due.
+            // The deadline of a stopped timer is unknown: the owner cancels the attempt when it is
+            // due.
             let deadline = one.timer.filter(|_| one.stopped_at.is_none()).map(|timer| timer.at);
             Action::Send { act, attempt, ask: Arc::clone(ask), deadline }
         } else {
@@ -89,14 +92,14 @@ pub(crate) fn outstanding(_graph: &IndexedPlan, state: &ExecutionState) -> Vec<A
 /// Reason why an activation or an execution waits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OpenWait {
-    /// The activation; none for the whole execution.
+    /// The activation; `None` for the whole execution.
     pub act: Option<ActivationId>,
-    /// For what.
+    /// What it waits for.
     #[serde(rename = "for")]
     pub what: WaitingFor,
-    /// Since when.
+    /// Start of the wait.
     pub since: Time,
-    /// Until when, if there is an end to it.
+    /// End of the wait, if it has one.
     pub until: Option<Time>,
 }
 
@@ -104,15 +107,15 @@ pub struct OpenWait {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitingFor {
-    /// An agent's answer.
+    /// A reply of an agent or a workflow.
     Agent {
         /// Its name.
         name: String,
         /// The attempt.
         attempt: u32,
-        /// Attempts at this ask so far.
+        /// Number of attempts at this request so far.
         tries: u32,
-        /// Whether it is a workflow: executions of it have executors, and no heartbeat.
+        /// Whether it is a workflow, whose executions have executors and no heartbeat.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_workflow: bool,
     },
@@ -120,14 +123,14 @@ pub enum WaitingFor {
     Evaluation,
     /// The next attempt.
     Retry {
-        /// Attempts at this ask so far.
+        /// Number of attempts at this request so far.
         tries: u32,
     },
-    /// Time to pass.
+    /// The end of a sleep.
     Sleep,
     /// A person.
     Person(Arc<PersonRequest>),
-    /// A person, in a callee that this execution waits for.
+    /// A person, on behalf of a callee of this execution.
     CalleePerson {
         /// Name of the agent or workflow that was called.
         name: String,
@@ -140,25 +143,25 @@ pub enum WaitingFor {
     },
     /// Children.
     Children {
-        /// Ended.
+        /// Number of ended children.
         done: u32,
-        /// Started and not ended.
+        /// Number of running children.
         active: u32,
-        /// In all.
+        /// Total number of children.
         of: u32,
     },
-    /// A free place (`parallel`) or the answer of a person before it.
+    /// A free slot (`parallel`), or the answer to an earlier question.
     Turn,
     /// An operator's resume.
     Resume {
         /// Operator and reason of the pause.
         reason: String,
     },
-    /// The end of the execution's own time.
+    /// The end of the execution's own time limit.
     Wall,
 }
 
-/// When the execution must be woken, and for whom and why.
+/// Returns when the execution must be woken, with the activation and reason.
 pub(crate) fn next_deadline(state: &ExecutionState) -> Option<(Time, OpenWait)> {
     let timer = state.timers.iter().find(|timer| due_matters(state, timer.kind))?;
     let waiting = match timer.act {
@@ -175,7 +178,7 @@ pub(crate) fn next_deadline(state: &ExecutionState) -> Option<(Time, OpenWait)> 
     Some((timer.at, waiting))
 }
 
-/// Whether a timer is due that ends the work of an agent on a task that was sent before a time.
+/// Returns whether a timer is due that ends the work of an agent on a task sent before this time.
 pub(crate) fn has_due_task_timer(state: &ExecutionState, now: Time, sent_before: Time) -> bool {
     let works = |act: ActivationId| {
         let one = state.act(act);
@@ -190,7 +193,8 @@ pub(crate) fn has_due_task_timer(state: &ExecutionState, now: Time, sent_before:
     })
 }
 
-/// A pause stops what would start something; deadlines go on.
+/// Returns whether a due timer takes effect: a pause blocks timers that start work, but not
+/// deadlines.
 pub(crate) fn due_matters(state: &ExecutionState, kind: TimerKind) -> bool {
     match kind {
         TimerKind::Backoff | TimerKind::Sleep => state.paused.is_none(),
@@ -198,7 +202,7 @@ pub(crate) fn due_matters(state: &ExecutionState, kind: TimerKind) -> bool {
     }
 }
 
-/// Returns the reason of waiting of each open activation, oldest activation first.
+/// Returns the wait of each open activation, oldest activation first.
 pub fn waiting(state: &ExecutionState) -> Vec<OpenWait> {
     let pause = state.paused.as_ref().map(|reason| OpenWait {
         act: None,
@@ -212,8 +216,8 @@ pub fn waiting(state: &ExecutionState) -> Vec<OpenWait> {
         .collect()
 }
 
-/// Returns how an execution stands, from its state and from [`waiting`] of it: it waits for a person when no other work
-/// goes on.
+/// Returns the status of an execution, from its state and its [`waiting`] list: it waits for a
+/// person if no other work is in progress.
 pub fn execution_status(state: &ExecutionState, waits: &[OpenWait]) -> ExecutionStatus {
     if state.ended {
         return match state.outcome.as_ref().map(|outcome| outcome.status) {
@@ -240,7 +244,7 @@ pub fn execution_status(state: &ExecutionState, waits: &[OpenWait]) -> Execution
     ExecutionStatus::Running
 }
 
-/// Returns the reason why one activation waits; `None` if it is at work in the engine or over.
+/// Returns the wait of one activation, or `None` if the engine is processing it or it is closed.
 pub fn waiting_of(state: &ExecutionState, act: ActivationId) -> Option<OpenWait> {
     let one = state.act(act);
     let name = || one.ask.as_ref().map(|ask| ask.target.name().to_owned()).unwrap_or_default();
@@ -290,9 +294,9 @@ pub fn waiting_of(state: &ExecutionState, act: ActivationId) -> Option<OpenWait>
     Some(OpenWait { act: Some(act), what, since, until })
 }
 
-/// Number of questions beside the first.
+/// Returns the number of questions after the first.
 fn further<'a>(waits: impl Iterator<Item = &'a Arc<PersonWait>>) -> u32 {
-    // The numbers come from messages.
+    // The numbers come from messages and may overflow.
     let all = waits.fold(0_u32, |all, wait| all.saturating_add(wait.more).saturating_add(1));
     all.saturating_sub(1)
 }

@@ -19,33 +19,34 @@ use crate::{ActivationId, SharedJson};
 /// Next step of an activation.
 #[derive(Clone, Debug)]
 pub enum NodeDecision {
-    /// Ask an agent, or have scripts evaluated ([`TaskRequest::evaluation`]); [`Adapter::shape`] sees the reply.
+    /// Call an agent, or have scripts evaluated ([`TaskRequest::evaluation`]); [`Adapter::shape`]
+    /// receives the reply.
     Ask(Box<TaskRequest>),
     /// Run children; [`Adapter::gather`] is called when all have ended (or one failed and `fail_fast`).
     Fan {
-        /// The children, in order. Empty = gather at once.
+        /// The children in order. An empty list gathers immediately.
         children: Vec<ChildSpec>,
-        /// Children that may run at the same time.
+        /// Maximum number of children that run concurrently.
         limit: Option<u32>,
-        /// Whether the first failed child ends the others.
+        /// Whether the first failed child cancels the others.
         fail_fast: bool,
     },
-    /// Wait for a person; [`Adapter::answer`] sees the decision.
+    /// Wait for a person; [`Adapter::answer`] receives the decision.
     Wait(Box<PersonRequest>),
-    /// Sleep so many milliseconds; [`Adapter::wake`] is called then.
+    /// Sleep this number of milliseconds; [`Adapter::wake`] is called afterwards.
     Sleep(u64),
-    /// Done, with these outputs.
+    /// Complete with these outputs.
     Done(ActivationOutput),
-    /// A gate says no: done without work, with these outputs.
+    /// A condition prevents the activation from running: complete without work, with these outputs.
     Skip {
-        /// Why, for people.
+        /// Human-readable reason.
         reason: String,
-        /// Output that later nodes see.
+        /// Output for later nodes.
         output: ActivationOutput,
     },
-    /// Failed. A retryable fault is tried again if the node's retry policy allows.
+    /// Fail. A retryable fault is retried if the node's retry policy allows it.
     Fail(Fault),
-    /// Failed, with outputs for dialects that go on after a failure.
+    /// Fail, with outputs for dialects that continue after a failure.
     FailWith(Fault, ActivationOutput),
 }
 
@@ -55,17 +56,17 @@ impl From<Result<NodeDecision, Fault>> for NodeDecision {
     }
 }
 
-/// Where the tokens of a finished activation go.
+/// Destination of an ended activation's tokens.
 #[derive(Clone, Debug)]
 pub enum RouteDecision {
-    /// An edge is live if the output has its port; the engine's own rule.
+    /// An edge is live if the output has its port; the engine's default rule.
     Ports,
     /// These tokens; edges not named are dead.
     Tokens(Vec<OutgoingToken>),
-    /// Ask an agent (tag it [`TaskRequest::ROUTE`]), or have scripts evaluated ([`TaskRequest::evaluation`]); [`Adapter::select`] is
-    /// called again with the reply.
+    /// Call an agent (tag it [`TaskRequest::ROUTE`]), or have scripts evaluated
+    /// ([`TaskRequest::evaluation`]); [`Adapter::select`] is called again with the reply.
     Ask(Box<TaskRequest>),
-    /// No token leaves; the reason is recorded.
+    /// Send no token; the reason is recorded.
     End(String),
     /// The edges cannot be evaluated: the activation counts as failed.
     Fail(Fault),
@@ -78,37 +79,37 @@ pub struct OutgoingToken {
     pub edge: EdgeIndex,
     /// Value of the token.
     pub value: TokenValue,
-    /// Set (to the position) when each value on this edge makes an activation of its own.
+    /// Set to the position if each value on this edge creates an activation.
     pub fan: Option<u32>,
 }
 
 impl OutgoingToken {
-    /// The value of the edge's port.
+    /// Creates a token with the value of the edge's port.
     pub fn port(edge: EdgeIndex) -> Self {
         Self { edge, value: TokenValue::Port, fan: None }
     }
 
-    /// A value made for this edge.
+    /// Creates a token with a value for this edge.
     pub fn given(edge: EdgeIndex, value: impl Into<SharedJson>) -> Self {
         Self { edge, value: TokenValue::Given(value.into()), fan: None }
     }
 }
 
-/// One of a dialect's own events.
+/// An event of a dialect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NativeEvent {
-    /// As one line, the way the dialect's users write it.
+    /// One line, in the format of the dialect's users.
     pub line: String,
-    /// As the dialect's own JSON.
+    /// JSON in the dialect's format.
     pub json: Value,
 }
 
-/// A dialect, as the engine sees it.
+/// Interface of a dialect for the engine.
 pub trait Adapter: std::marker::Send + Sync {
-    /// The dialect's name.
+    /// Returns the dialect's name.
     fn name(&self) -> &'static str;
 
-    /// Checks the input of an execution and fills in defaults.
+    /// Validates the input of an execution and adds defaults.
     fn admit(&self, _plan: &Plan, input: Value) -> Result<Value, Fault> {
         Ok(input)
     }
@@ -116,7 +117,8 @@ pub trait Adapter: std::marker::Send + Sync {
     /// Returns the first step of a ready activation.
     fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision;
 
-    /// Returns the step after a reply, which is the activation's last reply. By default the output is the result.
+    /// Returns the step after a reply, which is the activation's last reply. By default the output
+    /// is the result.
     fn shape(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         match ctx.act(act).replies.last().map(|replied| &replied.result) {
             Some(Ok(reply)) => NodeDecision::Done(ActivationOutput::new(Arc::clone(&reply.output))),
@@ -125,7 +127,8 @@ pub trait Adapter: std::marker::Send + Sync {
         }
     }
 
-    /// Returns the step after the children ended. By default: the first failed child's fault, else `{"results": […]}`.
+    /// Returns the step after the children ended. By default the first failed child's fault,
+    /// otherwise `{"results": […]}`.
     fn gather(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         if let Some(fault) = ctx.child_fault(act) {
             return NodeDecision::Fail(fault.clone());
@@ -139,17 +142,18 @@ pub trait Adapter: std::marker::Send + Sync {
         NodeDecision::Done(ActivationOutput::new(answer.data.clone()))
     }
 
-    /// Returns the step after sleep. By default: done, with null.
+    /// Returns the step after a sleep. By default completes with null.
     fn wake(&self, _ctx: &AdapterContext<'_>, _act: ActivationId) -> NodeDecision {
         NodeDecision::Done(ActivationOutput::default())
     }
 
-    /// Where the tokens go. Called for ended activations (failed ones only where the profile routes on).
+    /// Returns the destination of the tokens. Called for ended activations (failed ones only if the
+    /// profile routes them).
     fn select(&self, _ctx: &AdapterContext<'_>, _act: ActivationId) -> RouteDecision {
         RouteDecision::Ports
     }
 
-    /// The output of an execution whose graph is done.
+    /// Returns the output of an execution whose graph is complete.
     fn result(&self, ctx: &AdapterContext<'_>) -> Result<Value, Fault>;
 
     /// Returns the output of an execution that failed or was cancelled. By default it has none.
@@ -157,24 +161,25 @@ pub trait Adapter: std::marker::Send + Sync {
         None
     }
 
-    /// Returns the conditions of a begun node with the values that they name, for people. By default there are none; nothing is
-    /// decided here.
+    /// Returns the conditions of a started node with the values that they name, for display. By
+    /// default there are none; nothing is decided here.
     fn conditions(&self, _ctx: &AdapterContext<'_>, _act: ActivationId) -> Vec<SeenCondition> {
         Vec::new()
     }
 
-    /// Words a failure for the execution's outcome (`act` failed with `fault`).
+    /// Formats a failure for the execution's outcome (`act` failed with `fault`).
     fn failure(&self, ctx: &AdapterContext<'_>, act: ActivationId, fault: &Fault) -> Fault {
         let node = &ctx.node_of(act).id;
         Fault { message: format!("node '{node}' failed: {}", fault.message), ..fault.clone() }
     }
 
-    /// The dialect's own events for a fact that was just applied. Pure: the journal gives them again.
+    /// Returns the dialect's events for a fact that was just applied. Must be pure, because a
+    /// replay of the journal repeats them.
     fn project(&self, _ctx: &AdapterContext<'_>, _fact: &Fact) -> Vec<NativeEvent> {
         Vec::new()
     }
 
-    /// The dialect's own result object, at any time.
+    /// Returns the dialect's own result object, at any time.
     fn native_result(&self, ctx: &AdapterContext<'_>) -> Value {
         match ctx.outcome() {
             Some(outcome) => serde_json::to_value(outcome).unwrap_or(Value::Null),
@@ -183,7 +188,7 @@ pub trait Adapter: std::marker::Send + Sync {
     }
 }
 
-/// Edges of `node` that carry flow, in sending order.
+/// Returns the flow edges that leave `node`, in sending order.
 pub fn out_edges(ctx: &AdapterContext<'_>, node: NodeIndex) -> impl Iterator<Item = EdgeIndex> {
     ctx.graph.out_edges(node).iter().copied()
 }

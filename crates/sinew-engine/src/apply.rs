@@ -14,9 +14,9 @@ use crate::state::{
 };
 use crate::{SharedJson, Time};
 
-/// Folds one fact into the state. [`crate::lifecycle`] has the phases that each fact leads to.
+/// Folds one fact into the state. See the phases after each fact in [`crate::lifecycle`].
 pub fn apply(graph: &IndexedPlan, state: &mut ExecutionState, at: Time, fact: &Fact) {
-    // The end of an execution keeps its time when an answer comes late.
+    // The execution's end time is unchanged if a late reply arrives.
     if !(state.ended && matches!(fact, Fact::Late { .. })) {
         state.at = state.at.max(at);
     }
@@ -97,7 +97,7 @@ pub fn apply(graph: &IndexedPlan, state: &mut ExecutionState, at: Time, fact: &F
     }
 }
 
-/// Facts of the whole execution.
+/// Facts about the whole execution.
 impl ExecutionState {
     fn start(&mut self, graph: &IndexedPlan, at: Time, start: &Arc<ExecutionStart>) {
         self.start = Some(Arc::clone(start));

@@ -6,66 +6,68 @@ use sinew_protocol::code;
 
 use crate::SharedJson;
 
-/// Code of the fault of an attempt whose time ran out.
+/// Code of the fault of a timed-out attempt.
 pub const ATTEMPT_TIMED_OUT: &str = code::ATTEMPT_TIMED_OUT.as_str();
-/// Code of an attempt whose time ran out before a process took its task.
+/// Code of an attempt that timed out before a process accepted its task.
 pub(crate) const TASK_NOT_TAKEN: &str = code::TASK_NOT_TAKEN.as_str();
 
-/// Returns true for the codes of attempts whose time ran out.
+/// Returns true for the codes of timed-out attempts.
 pub fn is_attempt_timeout(code: &str) -> bool {
     code == ATTEMPT_TIMED_OUT || code == TASK_NOT_TAKEN
 }
 
-/// A task for an agent or another workflow, as the adapter words it.
+/// An adapter's task for an agent or another workflow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskRequest {
-    /// Why it is asked: [`TaskRequest::WORK`], [`TaskRequest::ROUTE`], [`TaskRequest::JUDGE`], [`TaskRequest::REFLECT`],
-    /// [`TaskRequest::EVALUATION`] or the adapter's own word (`subagent`).
+    /// Purpose of the request: [`TaskRequest::WORK`], [`TaskRequest::ROUTE`],
+    /// [`TaskRequest::JUDGE`], [`TaskRequest::REFLECT`], [`TaskRequest::EVALUATION`] or the
+    /// adapter's own tag (`subagent`).
     pub tag: String,
     /// Receiver of the request.
     pub target: RequestTarget,
     /// The input.
     pub input: SharedJson,
-    /// Instruction in words.
+    /// Instruction as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
-    /// Rules, tools, model, structural tree, choices: what the dialect tells its agents beside the input.
+    /// Rules, tools, model, structural tree, choices: the dialect's data for agents in addition to
+    /// the input.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub context: Value,
-    /// Schema the input must hold, instead of the agent's own.
+    /// Schema for the input, instead of the agent's own.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "crate::serde_some::deserialize"
     )]
     pub input_schema: Option<Value>,
-    /// Schema the output must hold, instead of the agent's own.
+    /// Schema for the output, instead of the agent's own.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "crate::serde_some::deserialize"
     )]
     pub output_schema: Option<Value>,
-    /// Milliseconds for this attempt, instead of the node's.
+    /// Time limit of this attempt in milliseconds, instead of the node's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }
 
 impl TaskRequest {
-    /// The node's own work.
+    /// Tag of the node's own work.
     pub const WORK: &str = "work";
-    /// Which edge to take.
+    /// Tag of a request that selects an edge.
     pub const ROUTE: &str = "route";
-    /// Whether the output of a node passes.
+    /// Tag of a request that decides whether a node's output is accepted.
     pub const JUDGE: &str = "judge";
-    /// Lessons from an output that did not pass.
+    /// Tag of a request that reflects on a rejected output.
     pub const REFLECT: &str = "reflect";
-    /// Purpose of a request that evaluates a script of the workflow.
+    /// Tag of a request that evaluates a script of the workflow.
     pub const EVALUATION: &str = "evaluation";
-    /// Milliseconds for an evaluation, unless it says otherwise.
+    /// Default time limit of an evaluation in milliseconds.
     const EVALUATION_TIMEOUT_MS: u64 = 120_000;
 
-    /// Work for an agent.
+    /// Creates a request to an agent.
     pub fn agent(name: impl Into<String>, input: impl Into<SharedJson>) -> Self {
         Self {
             tag: Self::WORK.into(),
@@ -75,12 +77,13 @@ impl TaskRequest {
         }
     }
 
-    /// Work for another workflow.
+    /// Creates a request to another workflow.
     pub fn workflow(name: impl Into<String>, input: impl Into<SharedJson>) -> Self {
         Self { target: RequestTarget::Workflow(name.into()), ..Self::agent("", input) }
     }
 
-    /// Scripts to evaluate. The shell performs them on a worker; no agent is asked.
+    /// Creates a request to evaluate scripts. The shell performs it on a worker, without calling an
+    /// agent.
     pub fn evaluation(input: impl Into<SharedJson>) -> Self {
         Self {
             tag: Self::EVALUATION.into(),
@@ -90,18 +93,18 @@ impl TaskRequest {
         }
     }
 
-    /// Whether a worker evaluates scripts, and no agent is asked.
+    /// Returns whether a worker evaluates scripts, without calling an agent.
     pub fn is_evaluation(&self) -> bool {
         self.target == RequestTarget::Evaluation
     }
 
-    /// Returns true if the request helps the node along: it evaluates scripts, chooses an edge, judges or reflects. Others are
-    /// attempts at the node's own work.
+    /// Returns whether the request is a helper: it evaluates scripts, selects an edge, judges or
+    /// reflects. Other requests are attempts at the node's own work.
     pub fn is_helper(&self) -> bool {
         self.is_evaluation() || is_helper_tag(&self.tag)
     }
 
-    /// The same with another tag.
+    /// Returns the request with another tag.
     #[must_use]
     pub fn tagged(mut self, tag: impl Into<String>) -> Self {
         self.tag = tag.into();
@@ -109,7 +112,7 @@ impl TaskRequest {
     }
 }
 
-/// Returns true for tags of requests that help a node along ([`TaskRequest::is_helper`]).
+/// Returns true for tags of helper requests ([`TaskRequest::is_helper`]).
 pub(crate) fn is_helper_tag(tag: &str) -> bool {
     matches!(tag, TaskRequest::EVALUATION | TaskRequest::ROUTE | TaskRequest::JUDGE | TaskRequest::REFLECT)
 }
@@ -118,11 +121,11 @@ pub(crate) fn is_helper_tag(tag: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestTarget {
-    /// The agent of this name.
+    /// The agent with this name.
     Agent(String),
-    /// The workflow of this name.
+    /// The workflow with this name.
     Workflow(String),
-    /// A worker of the shell that evaluates scripts of the workflow.
+    /// A shell's worker that evaluates scripts of the workflow.
     Evaluation,
 }
 
@@ -133,7 +136,7 @@ impl Default for RequestTarget {
 }
 
 impl RequestTarget {
-    /// The name, whatever it names.
+    /// Returns the receiver's name.
     pub fn name(&self) -> &str {
         match self {
             Self::Agent(name) | Self::Workflow(name) => name,
@@ -142,27 +145,27 @@ impl RequestTarget {
     }
 }
 
-/// An agent's answer.
+/// An agent's reply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskReply {
     /// The output.
     pub output: SharedJson,
-    /// Artifacts it made (`{name, version, …}` each).
+    /// Artifacts that the agent created (`{name, version, …}` each).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Value>,
-    /// Events on the way (tool calls, stream chunks), in the dialect's words.
+    /// Intermediate events (tool calls, stream chunks), in the dialect's format.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Value>,
-    /// Tokens, cost, model: what the agent reports beside its output.
+    /// Tokens, cost, model: usage that the agent reports in addition to its output.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub usage: Value,
-    /// Milliseconds of work, as the agent reports them; the engine moves them into the fact.
+    /// Milliseconds of work, as reported by the agent; the engine moves them into the fact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worked_ms: Option<u64>,
 }
 
 impl TaskReply {
-    /// An answer that is an output and nothing else.
+    /// Creates a reply with only an output.
     pub fn new(output: impl Into<SharedJson>) -> Self {
         Self { output: output.into(), ..Self::default() }
     }

@@ -2,7 +2,7 @@
 //!
 //! [`seeded_bug`] is the constant `false` outside of the tests of this crate.
 
-/// Returns true if the tests have switched on this bug.
+/// Returns true if the tests have enabled this bug.
 #[cfg(test)]
 macro_rules! seeded_bug {
     ($bug:ident) => {
@@ -10,7 +10,7 @@ macro_rules! seeded_bug {
     };
 }
 
-/// Returns false: bugs are switched on by tests only.
+/// Returns false: only tests enable bugs.
 #[cfg(not(test))]
 macro_rules! seeded_bug {
     ($bug:ident) => {
@@ -32,34 +32,34 @@ mod tests {
     pub(crate) enum JoinBug {
         /// A branch resolves two edges.
         BranchCountedTwice,
-        /// Every value of a fan counts towards the join.
+        /// Every value of a fanned edge counts towards the join.
         FanCountedTwice,
-        /// A branch that was not taken counts as one that was.
+        /// A branch that was not taken counts as taken.
         DeadBranchIsLive,
-        /// A branch that failed counts as one that was not taken.
+        /// A branch that failed counts as not taken.
         FailureForgotten,
-        /// An edge with a veto stops nothing.
+        /// A veto edge has no effect.
         VetoIgnored,
         /// A quorum does not wait for the edges that do not count towards it.
         QuorumIgnoresRequired,
-        /// A quorum waits for one branch more.
+        /// A quorum waits for one additional branch.
         QuorumOneTooMany,
-        /// A quorum that cannot be met any more does not run with what it has.
+        /// A quorum that can no longer be reached does not run with the available tokens.
         UnmetQuorumDies,
         /// A join without a live branch runs.
         DeadJoinRuns,
-        /// A join that ran runs again for a late branch.
+        /// A join runs again for a late branch.
         JoinRunsAgain,
-        /// A node that died tells nobody behind it.
+        /// The death of a node does not reach its dependents.
         DeathNotTold,
-        /// Behind a failure, nodes die as if a branch was not taken.
+        /// After a failure, nodes die as if a branch was not taken.
         FailureDiesAsUntaken,
         /// A node that runs once runs for each token.
         OnceRunsForEach,
     }
 
     impl JoinBug {
-        /// All of them.
+        /// All bugs.
         pub(crate) const ALL: [Self; 13] = [
             Self::BranchCountedTwice,
             Self::FanCountedTwice,
@@ -81,12 +81,12 @@ mod tests {
         static ON: Cell<Option<JoinBug>> = const { Cell::new(None) };
     }
 
-    /// Returns true if this thread has switched on the bug.
+    /// Returns true if this thread has enabled the bug.
     pub(crate) fn is_on(bug: JoinBug) -> bool {
         ON.get() == Some(bug)
     }
 
-    /// Switches on a bug in this thread, or all off.
+    /// Enables one bug in this thread, or disables all.
     pub(crate) fn switch(bug: Option<JoinBug>) {
         ON.set(bug);
     }

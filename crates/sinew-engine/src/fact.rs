@@ -20,7 +20,7 @@ use crate::{ActivationId, ScopeId, SharedJson, Time};
 pub struct Round {
     /// When the input was decided.
     pub at: Time,
-    /// Facts that followed from it.
+    /// Facts that follow from the input.
     pub facts: Vec<Fact>,
 }
 
@@ -28,13 +28,13 @@ pub struct Round {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "fact", rename_all = "snake_case")]
 pub enum Fact {
-    /// The execution began.
+    /// The execution started.
     Started(Arc<ExecutionStart>),
     /// A child scope was opened for one item, branch or iteration of `owner`.
     Opened {
-        /// The new scope; ids count up from 1 (0 is the root).
+        /// The new scope; ids count from 1 (0 is the root).
         scope: ScopeId,
-        /// The scope it lies in.
+        /// The enclosing scope.
         parent: ScopeId,
         /// The map, loop, fork or fanning activation.
         owner: ActivationId,
@@ -43,15 +43,15 @@ pub enum Fact {
         /// Item of this child.
         item: SharedJson,
     },
-    /// Tokens left a node (`act` is none when the node died without being activated).
+    /// Tokens left a node (`act` is `None` if the node died without being activated).
     Routed {
-        /// The activation whose outputs travel.
+        /// The activation whose outputs are sent.
         act: Option<ActivationId>,
         /// Scope of the tokens.
         scope: ScopeId,
         /// One entry per edge that carries a live or dead token, in sending order.
         tokens: Vec<EdgeToken>,
-        /// Why the walk ends here, if it does although there are edges.
+        /// Why no token follows although there are edges.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         end: Option<String>,
     },
@@ -63,21 +63,21 @@ pub enum Fact {
         node: NodeIndex,
         /// The scope.
         scope: ScopeId,
-        /// For people: which edge or veto decided it.
+        /// Human-readable reason: the deciding edge or veto.
         reason: String,
     },
-    /// A token came too late to matter.
+    /// A token arrived too late to have an effect.
     Dropped {
-        /// The edge it came on.
+        /// The edge of the token.
         edge: EdgeIndex,
         /// Its scope.
         scope: ScopeId,
     },
-    /// A ready activation was put aside because a person is waited for.
+    /// A ready activation was deferred because the execution waits for a person.
     Deferred {
         /// The activation.
         act: ActivationId,
-        /// True for a waiting person's node, false for work that runs after the answer.
+        /// True for a person's node, false for work that runs after the answer.
         human: bool,
     },
     /// A deferred activation is ready again.
@@ -85,29 +85,29 @@ pub enum Fact {
         /// The activation.
         act: ActivationId,
     },
-    /// A ready activation began.
+    /// A ready activation started.
     Began {
         /// The activation.
         act: ActivationId,
     },
     /// A note of the dialect's adapter, for its own events and for operators.
     Noted {
-        /// The activation it is about.
+        /// The activation that it concerns.
         act: Option<ActivationId>,
-        /// The dialect's own words.
+        /// Content in the dialect's format.
         note: Value,
     },
     /// A task was sent to an agent.
     Dispatched {
         /// The activation.
         act: ActivationId,
-        /// Counts the tasks of this activation from 1; with the activation it names the task.
+        /// Number of the activation's task, from 1; activation and attempt identify the task.
         attempt: u32,
-        /// Counts the attempts at this ask from 1.
+        /// Number of the attempt at this request, from 1.
         tries: u32,
         /// The request.
         ask: Arc<TaskRequest>,
-        /// When the attempt is given up.
+        /// Deadline of the attempt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Time>,
     },
@@ -126,36 +126,38 @@ pub enum Fact {
         act: ActivationId,
         /// Its attempt.
         attempt: u32,
-        /// The agent's answer, or why there is none.
+        /// The agent's reply, or the reason why it failed.
         #[serde(with = "crate::serde_result")]
         result: Result<Arc<TaskReply>, Fault>,
-        /// True if the same ask is tried again, so the adapter does not see this result.
+        /// Whether the same request is retried, so that the adapter does not receive this result.
         retried: bool,
-        /// Tokens and cost that a failed attempt told; null if it told none. Those of an answer are in the answer.
+        /// Tokens and cost reported by a failed attempt; null if none. A reply contains its own.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         usage: Value,
-        /// Milliseconds of work, as the agent reports them. The rest of the time since the dispatch the task waited: in a
-        /// queue, or for a place in a process.
+        /// Milliseconds of work as reported by the agent. For the rest of the time since the
+        /// dispatch the task waited: in a queue, or for a slot in a process.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         worked_ms: Option<u64>,
     },
-    /// An answer arrived for an attempt that is over: only the usage that it reports counts.
+    /// A reply arrived for a completed attempt: only the usage that it reports counts.
     Late {
         /// The activation.
         act: ActivationId,
         /// The attempt.
         attempt: u32,
-        /// Tokens and cost that the answer reports; null if it reports none, or if those of the attempt are counted.
+        /// Tokens and cost in the reply; null if none, or if the attempt's usage is already
+        /// counted.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         usage: Value,
     },
-    /// The next attempt waits.
+    /// The next attempt waits for its back-off.
     BackedOff {
         /// The activation.
         act: ActivationId,
-        /// Until then.
+        /// End of the back-off.
         until: Time,
-        /// A new ask that was not sent because the execution is paused; none when the same ask is tried again.
+        /// A new request that was not sent because the execution is paused; `None` if the same
+        /// request is retried.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ask: Option<Arc<TaskRequest>>,
     },
@@ -163,37 +165,38 @@ pub enum Fact {
     Slept {
         /// The activation.
         act: ActivationId,
-        /// Until then.
+        /// End of the sleep.
         until: Time,
     },
     /// The activation waits for a person.
     Awaited {
         /// The activation.
         act: ActivationId,
-        /// Question for the person who decides.
+        /// Question for the person.
         wait: Arc<PersonRequest>,
-        /// When waiting ends.
+        /// End of the wait.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Time>,
-        /// Whether the clocks of its owners and of the execution stop meanwhile. Facts of older versions stop none.
+        /// Whether the timers of its owners and of the execution stop meanwhile. Facts of older
+        /// versions stop none.
         #[serde(default)]
         stops_clocks: bool,
     },
-    /// A callee of the running attempt waits for a person, or does not any more.
+    /// A callee of the running attempt starts or stops waiting for a person.
     CalleeWaits {
         /// The activation.
         act: ActivationId,
         /// Its attempt.
         attempt: u32,
-        /// The callee: an execution, or the name that an agent gave to its question.
+        /// The callee: an execution, or an agent's name for its question.
         callee: String,
-        /// Number of the report; those of a callee only grow.
+        /// Number of the report, increasing for each callee.
         number: u64,
-        /// The question; `None` when the callee waits for no person.
+        /// The question; `None` if the callee waits for no person.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wait: Option<Arc<PersonWait>>,
     },
-    /// A person decided, or the wait ran out.
+    /// A person decided, or the wait timed out.
     Answered {
         /// The activation.
         act: ActivationId,
@@ -204,11 +207,11 @@ pub enum Fact {
     Fanned {
         /// The activation.
         act: ActivationId,
-        /// The children to run, added to those there are.
+        /// The children to run, in addition to existing ones.
         children: Arc<Vec<ChildSpec>>,
-        /// Children that may run at the same time.
+        /// Maximum number of children that run concurrently.
         limit: Option<u32>,
-        /// Whether the first failed child ends the others.
+        /// Whether the first failed child cancels the others.
         fail_fast: bool,
     },
     /// An activation emitted values before its end.
@@ -218,71 +221,71 @@ pub enum Fact {
         /// The values, one token per edge that carries them.
         tokens: Vec<EdgeToken>,
     },
-    /// The activation ended well.
+    /// The activation succeeded.
     Completed {
         /// The activation.
         act: ActivationId,
         /// Its outputs.
         output: ActivationOutput,
-        /// True if the output was given at the start and nothing was run.
+        /// Whether the output was given at the start and nothing ran.
         #[serde(default)]
         reused: bool,
     },
-    /// A gate kept the activation from running; it counts as done, with this output.
+    /// A condition prevented the activation from running; it counts as completed, with this output.
     Skipped {
         /// The activation.
         act: ActivationId,
-        /// Why.
+        /// The reason.
         reason: String,
-        /// Output that later nodes see.
+        /// Output for later nodes.
         output: ActivationOutput,
     },
     /// The activation failed.
     Failed {
         /// The activation.
         act: ActivationId,
-        /// Why.
+        /// The reason.
         fault: Fault,
-        /// Output that later nodes see, in dialects that continue after a failure.
+        /// Output for later nodes, in dialects that continue after a failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<ActivationOutput>,
     },
-    /// The activation was given up.
+    /// The activation was cancelled.
     Cancelled {
         /// The activation.
         act: ActivationId,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// An operator paused the execution.
     Paused {
-        /// Operator and reason, in their words.
+        /// Operator and the operator's reason.
         reason: String,
     },
-    /// An operator resumed it.
+    /// An operator resumed the execution.
     Resumed,
     /// A user or a parent requested cancellation.
     CancelRequested {
-        /// Caller and reason, in their words.
+        /// Caller and the caller's reason.
         reason: String,
     },
-    /// The graph is done; exit nodes may follow.
+    /// The graph is complete; exit nodes may follow.
     Concluded {
-        /// The outcome it will end with.
+        /// The outcome with which it will end.
         outcome: ExecutionOutcome,
     },
-    /// The execution ended. Nothing but [`Fact::Reopened`] and [`Fact::Late`] follows.
+    /// The execution ended. Only [`Fact::Reopened`] and [`Fact::Late`] can follow.
     Ended,
-    /// A failed or cancelled execution goes on after an operator's retry.
+    /// A failed or cancelled execution continues after an operator's retry.
     Reopened {
-        /// Activations that run again (as new activations).
+        /// Activations that run again, as new activations.
         acts: Vec<ActivationId>,
-        /// Nodes in the root scope whose joins start afresh.
+        /// Nodes in the root scope whose joins are reset.
         reset: Vec<NodeIndex>,
         /// Operator and reason.
         reason: String,
-        /// The execution begins afresh with this input, admitted by the adapter: nothing of before counts any more, and
-        /// entry nodes follow. Then `acts` and `reset` are empty.
+        /// The execution starts again with this input, validated by the adapter: nothing from
+        /// before counts, and entry nodes follow. Then `acts` and `reset` are empty.
         #[serde(
             default,
             skip_serializing_if = "Option::is_none",
@@ -292,37 +295,37 @@ pub enum Fact {
     },
 }
 
-/// An activation as it is made.
+/// A new activation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NewActivation {
-    /// Ids count up from 0.
+    /// Id; ids count from 0.
     pub act: ActivationId,
     /// The node.
     pub node: NodeIndex,
     /// Scope of the activation.
     pub scope: ScopeId,
-    /// Scope whose inbox the tokens are taken from (differs from `scope` for fanned tokens).
+    /// Scope whose inbox the tokens are taken from; differs from `scope` for fanned tokens.
     pub from: ScopeId,
-    /// How many tokens are taken from the front of the inbox; all of them when none.
+    /// Number of tokens taken from the front of the inbox; all if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub take: Option<u32>,
-    /// The activation whose child this is.
+    /// The parent activation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<ActivationId>,
-    /// Start value for activations no token made (entry nodes, children, exits).
+    /// Start value of an activation that was not created by tokens (entry nodes, children, exits).
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "crate::serde_some::deserialize"
     )]
     pub value: Option<SharedJson>,
-    /// The activation this one repeats, inputs included, after an operator's retry.
+    /// The activation that this one repeats, with its inputs, after an operator's retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<ActivationId>,
-    /// Place in the queue of ready activations; the end when none.
+    /// Position in the queue of ready activations; the end if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u32>,
-    /// The input that an operator gave: the first ask of work has it instead of what the adapter binds.
+    /// Input given by an operator: the first work request uses it instead of the adapter's input.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -336,29 +339,29 @@ pub struct NewActivation {
 pub struct ExecutionStart {
     /// Digest of the plan it runs.
     pub plan: String,
-    /// Its input, admitted by the adapter.
+    /// Its input, validated by the adapter.
     pub input: SharedJson,
-    /// Partial and dry runs.
+    /// Settings of partial and dry runs.
     #[serde(default)]
     pub mode: ExecutionMode,
     /// Depth in a chain of sub-workflows; 0 = outermost.
     #[serde(default)]
     pub depth: u32,
-    /// Names of the workflows above, outermost first.
+    /// Names of the calling workflows, outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<String>,
-    /// Set if the input was refused: the execution starts and ends failed.
+    /// Set if the input was rejected: the execution starts and ends as failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Fault>,
 }
 
-/// Partial and dry runs. The default runs everything.
+/// Settings of partial and dry runs. By default everything runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExecutionMode {
-    /// No agent is called; nodes that would call one are noted and their output is null.
+    /// No agent is called; nodes that would call one are recorded with the output null.
     pub dry_run: bool,
-    /// Outputs taken as given, by node id: these nodes are not run.
+    /// Given outputs by node id: these nodes do not run.
     pub given: std::collections::BTreeMap<String, SharedJson>,
     /// Start at these nodes instead of the plan's entry.
     pub from: Vec<String>,
@@ -373,7 +376,7 @@ pub struct EdgeToken {
     pub edge: EdgeIndex,
     /// Value of the token.
     pub value: TokenValue,
-    /// Position, when one edge carries several values and each makes an activation of its own.
+    /// Position if one edge carries several values, each of which creates an activation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fan: Option<u32>,
 }
@@ -388,12 +391,12 @@ pub enum TokenValue {
     Failed,
     /// The value of the edge's port.
     Port,
-    /// A value made for this edge.
+    /// A value created for this edge.
     Given(SharedJson),
 }
 
 impl TokenValue {
-    /// True if the token carries a value.
+    /// Returns whether the token carries a value.
     pub const fn is_live(&self) -> bool {
         matches!(self, Self::Port | Self::Given(_))
     }
@@ -402,15 +405,15 @@ impl TokenValue {
 /// Outputs of an activation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ActivationOutput {
-    /// The node's output as a whole.
+    /// The node's complete output.
     pub value: SharedJson,
-    /// Values by port; empty when the whole output is all there is.
+    /// Values by port; empty if there is only the complete output.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<(String, SharedJson)>,
 }
 
 impl ActivationOutput {
-    /// An output without ports.
+    /// Creates an output without ports.
     pub fn new(value: impl Into<SharedJson>) -> Self {
         Self { value: value.into(), ports: Vec::new() }
     }
@@ -422,7 +425,7 @@ impl ActivationOutput {
         self
     }
 
-    /// The value at a port; the whole output when there are no ports.
+    /// Returns the value at a port, or the complete output if there are no ports.
     pub fn at(&self, port: &str) -> Option<&SharedJson> {
         if self.ports.is_empty() {
             return Some(&self.value);
@@ -448,22 +451,22 @@ pub struct ChildSpec {
 pub struct PersonRequest {
     /// Text that the person reads.
     pub prompt: String,
-    /// The data to judge.
+    /// The data to decide on.
     pub data: SharedJson,
-    /// Persons who may decide, in the dialect's words; anyone when empty.
+    /// People who may decide, in the dialect's format; anyone if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<String>,
-    /// Milliseconds until the adapter is asked to answer for the person.
+    /// Milliseconds until the adapter answers instead of the person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }
 
-/// A person's decision, or the end of waiting for it.
+/// A person's decision, or the timeout of the wait for it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PersonAnswer {
-    /// The decision as it was given; null when the wait ran out.
+    /// The decision as given; null after a timeout.
     pub data: Value,
-    /// True if the wait ran out.
+    /// Whether the wait timed out.
     #[serde(default)]
     pub timed_out: bool,
     /// Person who decided.
@@ -474,19 +477,19 @@ pub struct PersonAnswer {
     pub comment: Option<String>,
 }
 
-/// How an execution ends.
+/// Outcome of an execution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExecutionOutcome {
     /// The terminal state.
     pub status: TerminalStatus,
-    /// The output, on success (and in dialects that give one on failure).
+    /// The output after a success, and in some dialects after a failure.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "crate::serde_some::deserialize"
     )]
     pub output: Option<SharedJson>,
-    /// Why it failed or was cancelled.
+    /// The reason why it failed or was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
     /// The activation that failed first.
@@ -498,16 +501,16 @@ pub struct ExecutionOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TerminalStatus {
-    /// It did what it was meant to.
+    /// It succeeded.
     Success,
-    /// It did not.
+    /// It failed.
     Failure,
     /// A user or a parent cancelled it.
     Cancelled,
 }
 
 impl TerminalStatus {
-    /// The word operators see.
+    /// Returns the name that operators see.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Success => "success",

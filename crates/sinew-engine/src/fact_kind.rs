@@ -6,23 +6,23 @@ use crate::fact::Fact;
 /// Kind of a [`Fact`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FactKind {
-    /// The execution began.
+    /// The execution started.
     Started,
     /// A child scope was opened for one item, branch or iteration of `owner`.
     Opened,
-    /// Tokens left a node (`act` is none when the node died without being activated).
+    /// Tokens left a node (`act` is `None` if the node died without being activated).
     Routed,
     /// Tokens became an activation, which is now ready.
     Activated,
     /// A node will not run in this scope.
     Died,
-    /// A token came too late to matter.
+    /// A token arrived too late to have an effect.
     Dropped,
-    /// A ready activation was put aside because a person is waited for.
+    /// A ready activation was deferred because the execution waits for a person.
     Deferred,
     /// A deferred activation is ready again.
     Undeferred,
-    /// A ready activation began.
+    /// A ready activation started.
     Began,
     /// A note of the dialect's adapter, for its own events and for operators.
     Noted,
@@ -32,46 +32,46 @@ pub enum FactKind {
     Progressed,
     /// An attempt ended.
     Replied,
-    /// An answer came for an attempt that no longer counts; kept for the audit only.
+    /// A reply arrived for an attempt that no longer counts; kept for audits only.
     Late,
-    /// The next attempt waits.
+    /// The next attempt waits for its back-off.
     BackedOff,
     /// The activation sleeps.
     Slept,
     /// The activation waits for a person.
     Awaited,
-    /// A callee of the running attempt waits for a person, or does not any more.
+    /// A callee of the running attempt starts or stops waiting for a person.
     CalleeWaits,
-    /// A person decided, or the wait ran out.
+    /// A person decided, or the wait timed out.
     Answered,
     /// The activation waits for children.
     Fanned,
     /// An activation emitted values before its end.
     Yielded,
-    /// The activation ended well.
+    /// The activation succeeded.
     Completed,
-    /// A gate kept the activation from running; it counts as done, with this output.
+    /// A condition prevented the activation from running; it counts as completed, with this output.
     Skipped,
     /// The activation failed.
     Failed,
-    /// The activation was given up.
+    /// The activation was cancelled.
     Cancelled,
     /// An operator paused the execution.
     Paused,
-    /// An operator resumed it.
+    /// An operator resumed the execution.
     Resumed,
     /// A user or a parent requested cancellation.
     CancelRequested,
-    /// The graph is done; exit nodes may follow.
+    /// The graph is complete; exit nodes may follow.
     Concluded,
-    /// The execution ended. Nothing but [`Fact::Reopened`] and [`Fact::Late`] follows.
+    /// The execution ended. Only [`Fact::Reopened`] and [`Fact::Late`] can follow.
     Ended,
-    /// A failed or cancelled execution goes on after an operator's retry.
+    /// A failed or cancelled execution continues after an operator's retry.
     Reopened,
 }
 
 impl FactKind {
-    /// Returns the word for the kind, as the JSON of a fact has it.
+    /// Returns the name of the kind in the JSON of a fact.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Started => "started",
@@ -147,7 +147,8 @@ impl Fact {
         }
     }
 
-    /// Returns the one activation that the fact is about; `None` for a fact that makes one or that is about others.
+    /// Returns the activation that the fact concerns, or `None` if it creates one or concerns
+    /// others.
     pub const fn activation(&self) -> Option<ActivationId> {
         match self {
             Self::Routed { act, .. } | Self::Noted { act, .. } => *act,

@@ -1,4 +1,4 @@
-//! The checked fold for stored journals. Damaged journals and those of another plan are refused.
+//! Checked fold of stored journals, which rejects corrupt journals and those of another plan.
 //!
 //! `apply` trusts its facts, because `decide` has just created them. A stored journal may contain
 //! anything that decodes, so the fold checks that every id exists and every fact is possible in the
@@ -14,19 +14,19 @@ use crate::lifecycle;
 use crate::state::{Activation, ActivationPhase, ExecutionState};
 use crate::{ActivationId, ROOT, ScopeId, Time};
 
-/// A fact that cannot follow the ones before it. The journal is damaged, or it is of another plan.
+/// A fact that cannot follow the previous ones: the journal is corrupt, or belongs to another plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FactError {
-    /// The execution runs another plan than the one it is folded with.
+    /// The execution runs another plan than the one with which it is folded.
     #[error("the journal is of plan {found}, not of {expected}")]
     OtherPlan {
         /// Digest in the journal.
         found: String,
-        /// Digest of the plan at hand.
+        /// Digest of the given plan.
         expected: String,
     },
-    /// An id that nothing has.
+    /// An id that does not exist.
     #[error("the fact '{fact}' names {what} {id}, which does not exist")]
     NoSuch {
         /// Kind of the fact.
@@ -36,7 +36,7 @@ pub enum FactError {
         /// The id.
         id: u32,
     },
-    /// An id that does not follow the last one.
+    /// An id out of sequence.
     #[error("the fact '{fact}' makes {what} {id}, where {next} is next")]
     OutOfOrder {
         /// Kind of the fact.
@@ -45,31 +45,31 @@ pub enum FactError {
         what: &'static str,
         /// Its id.
         id: u32,
-        /// The id it must have.
+        /// The expected id.
         next: u32,
     },
-    /// An activation that stands elsewhere.
+    /// The activation is in another phase.
     #[error("the fact '{fact}' cannot happen to activation {act}, which is {phase}")]
     WrongPhase {
         /// Kind of the fact.
         fact: &'static str,
         /// The activation.
         act: ActivationId,
-        /// Where it stands.
+        /// Its phase.
         phase: &'static str,
     },
-    /// An execution that stands elsewhere.
+    /// The execution is in another state.
     #[error("the fact '{fact}' cannot follow: the execution {state}")]
     Untimely {
         /// Kind of the fact.
         fact: &'static str,
-        /// How the execution stands.
+        /// State of the execution.
         state: &'static str,
     },
 }
 
 impl FactError {
-    /// The operator code.
+    /// Returns the error code.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::OtherPlan { .. } => code::JOURNAL_OF_OTHER_PLAN.as_str(),
@@ -79,15 +79,14 @@ impl FactError {
     }
 }
 
-/// Folds one fact of a stored journal into the state. A refused fact changes nothing; the state is that of the facts
-/// before it.
+/// Folds one fact of a stored journal into the state. A rejected fact changes nothing.
 pub fn fold(graph: &IndexedPlan, state: &mut ExecutionState, at: Time, fact: &Fact) -> Result<(), FactError> {
     FactCheck { graph, state, fact: fact.kind().as_str() }.check(fact)?;
     apply(graph, state, at, fact);
     Ok(())
 }
 
-/// One fact being checked.
+/// A fact to check.
 struct FactCheck<'a> {
     graph: &'a IndexedPlan,
     state: &'a ExecutionState,
@@ -157,7 +156,7 @@ impl FactCheck<'_> {
         }
     }
 
-    /// The activation exists, and the fact may come in its phase.
+    /// Checks that the activation exists, and that its phase allows the fact.
     fn lifecycle(&self, fact: &Fact) -> CheckResult {
         let Some(act) = fact.activation() else { return Ok(()) };
         let one = self.act(act)?;
@@ -165,7 +164,7 @@ impl FactCheck<'_> {
         self.can(act, !lifecycle::is_restricted(kind) || lifecycle::may_happen(one, kind))
     }
 
-    /// The fact may come now, as far as the whole execution is concerned.
+    /// Checks that the state of the execution allows the fact.
     fn timely(&self, fact: &Fact) -> CheckResult {
         let state = self.state;
         let wrong = match fact {
@@ -227,13 +226,13 @@ impl FactCheck<'_> {
         if (edge as usize) < self.graph.plan().edges.len() { Ok(()) } else { self.no("edge", edge) }
     }
 
-    /// An attempt that was dispatched.
+    /// Checks that an attempt was dispatched.
     fn attempt(&self, act: ActivationId, attempt: u32) -> CheckResult {
         let known = (1..=self.act(act)?.attempt).contains(&attempt);
         if known { Ok(()) } else { self.no("attempt", attempt) }
     }
 
-    /// The attempt that runs.
+    /// Checks that an attempt is running.
     fn running(&self, act: ActivationId, attempt: u32) -> CheckResult {
         if self.act(act)?.running == Some(attempt) { Ok(()) } else { self.no("attempt", attempt) }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sinew_plan::{EdgeIndex, NodeIndex, Plan, PlanError};
 
-/// A checked plan and what is looked up in it all the time.
+/// A checked plan with its indexes.
 #[derive(Clone, Debug)]
 pub struct IndexedPlan {
     plan: Arc<Plan>,
@@ -32,32 +32,32 @@ impl IndexedPlan {
         Ok(Self { plan, digest, out, incoming, required, counters })
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The plan's digest.
+    /// Returns the plan's digest.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Flow edges that leave a node, in sending order.
+    /// Returns the flow edges that leave a node, in sending order.
     pub fn out_edges(&self, node: NodeIndex) -> &[EdgeIndex] {
         &self.out[node as usize]
     }
 
-    /// Flow edges that reach a node.
+    /// Returns the flow edges that reach a node.
     pub fn in_edges(&self, node: NodeIndex) -> &[EdgeIndex] {
         &self.incoming[node as usize]
     }
 
-    /// How many edges into a node do not count towards its quorum.
+    /// Returns the number of a node's incoming edges that do not count towards its quorum.
     pub(crate) fn required(&self, node: NodeIndex) -> u32 {
         self.required[node as usize]
     }
 
-    /// How many traversal counters the edges use.
+    /// Returns the number of traversal counters of the edges.
     pub(crate) fn counters(&self) -> usize {
         self.counters
     }

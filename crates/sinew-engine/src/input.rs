@@ -1,4 +1,4 @@
-//! Inputs of an execution, as a closed enum.
+//! Inputs of an execution, as an exhaustive enum.
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;
@@ -12,18 +12,18 @@ use crate::ask::TaskReply;
 use crate::fact::{ExecutionMode, PersonAnswer};
 use crate::{ActivationId, SharedJson};
 
-/// An event outside that an execution decides about.
+/// An external event that an execution decides on.
 #[derive(Clone, Debug)]
 pub enum EngineInput {
-    /// Begin. Refused when the execution has begun already.
+    /// Start. Rejected if the execution has already started.
     Start {
-        /// The input, not yet admitted.
+        /// The input, not yet validated.
         input: Value,
         /// Partial and dry runs.
         mode: ExecutionMode,
         /// Depth in a chain of sub-workflows.
         depth: u32,
-        /// Names of the workflows above.
+        /// Names of the calling workflows.
         chain: Vec<String>,
     },
     /// An attempt ended.
@@ -32,10 +32,10 @@ pub enum EngineInput {
         act: ActivationId,
         /// The attempt.
         attempt: u32,
-        /// The answer, or why there is none.
+        /// The reply, or the reason why it failed.
         result: Result<TaskReply, Fault>,
     },
-    /// An attempt failed, and told what it used.
+    /// An attempt failed, and reported its usage.
     Failed {
         /// The activation.
         act: ActivationId,
@@ -43,12 +43,13 @@ pub enum EngineInput {
         attempt: u32,
         /// The reason.
         fault: Fault,
-        /// Tokens and cost of the attempt; null if it told none.
+        /// Tokens and cost of the attempt; null if none were reported.
         usage: Value,
         /// Milliseconds of work, if the agent reports them.
         worked_ms: Option<u64>,
     },
-    /// The time of an attempt ran out, and no process has taken its task. Means nothing before the attempt's deadline.
+    /// The time of an attempt ran out, and no process has accepted its task. No effect before the
+    /// attempt's deadline.
     NotTaken {
         /// The activation.
         act: ActivationId,
@@ -57,7 +58,7 @@ pub enum EngineInput {
         /// Whether a process of the agent is online.
         is_online: bool,
     },
-    /// An answer that does not count reports the usage of its attempt.
+    /// A reply that is ignored reports the usage of its attempt.
     Usage {
         /// The activation.
         act: ActivationId,
@@ -66,7 +67,7 @@ pub enum EngineInput {
         /// Tokens and cost of the attempt.
         usage: Value,
     },
-    /// An agent said something while working.
+    /// An agent reported progress.
     Progress {
         /// The activation.
         act: ActivationId,
@@ -75,17 +76,17 @@ pub enum EngineInput {
         /// Content of the progress.
         value: Value,
     },
-    /// A callee of an attempt waits for a person, or does not any more.
+    /// A callee of an attempt starts or stops waiting for a person.
     CalleeWait {
         /// The activation.
         act: ActivationId,
         /// The attempt.
         attempt: u32,
-        /// The callee: an execution, or the name that an agent gave to its question.
+        /// The callee: an execution, or an agent's name for its question.
         callee: String,
-        /// Number of the report; a report with a lower number than one that was taken is obsolete.
+        /// Number of the report; a report with a lower number than an accepted one is obsolete.
         number: u64,
-        /// The question; `None` when the callee waits for no person.
+        /// The question; `None` if the callee waits for no person.
         wait: Option<Arc<PersonWait>>,
     },
     /// An activation emitted a value before its end.
@@ -99,7 +100,7 @@ pub enum EngineInput {
         /// The value.
         value: SharedJson,
     },
-    /// Time passed: whatever is due happens.
+    /// Time passed: due timers fire.
     Tick,
     /// A person decided.
     Answer {
@@ -108,7 +109,7 @@ pub enum EngineInput {
         /// The decision.
         answer: PersonAnswer,
     },
-    /// End it.
+    /// Cancel the execution.
     Cancel {
         /// Operator and reason.
         reason: String,
@@ -118,9 +119,9 @@ pub enum EngineInput {
         /// Operator and reason.
         reason: String,
     },
-    /// Go on.
+    /// Continue.
     Resume,
-    /// Run again what failed.
+    /// Run failed work again.
     Retry {
         /// Scope and input of the retry.
         retry: RetryRequest,
@@ -129,88 +130,91 @@ pub enum EngineInput {
     },
 }
 
-/// Scope of an operator's retry. By default: all activations that failed or were cancelled, with their inputs.
+/// Scope of an operator's retry. By default all activations that failed or were cancelled, with
+/// their inputs.
 ///
-/// Nodes that depend on a retried node always start anew; other successful nodes keep their results.
+/// Nodes that depend on a retried node always start again; other successful nodes keep their
+/// results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RetryRequest {
-    /// These nodes, and those that were cancelled: they never had their turn. All that failed, too, when empty.
+    /// These nodes and the cancelled ones, which did not run. If empty, also all failed ones.
     pub nodes: Vec<String>,
-    /// These nodes and no others: what else failed or was cancelled stays as it is, and so does the outcome it leads to.
+    /// These nodes only: other failed or cancelled nodes remain, and so does the outcome they lead
+    /// to.
     pub only: bool,
-    /// Input that replaces the input of the one named node. Without a name it replaces the input of the execution, which then
-    /// begins anew and keeps no result.
+    /// Input that replaces the input of the one named node. Without a name it replaces the input of
+    /// the execution, which then starts again without results.
     pub input: Option<Value>,
 }
 
-/// A command that cannot be carried out in the state the execution is in. Nothing was changed.
+/// Reason why the execution's state does not allow a command. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputRefusal {
-    /// It has not begun.
+    /// The execution has not started.
     #[error("the execution has not been started")]
     NotStarted,
-    /// It has begun.
+    /// The execution has already started.
     #[error("the execution was started already")]
     Started,
-    /// It has ended.
+    /// The execution has ended.
     #[error("the execution has ended")]
     Ended,
-    /// It has not ended, so there is nothing to retry.
+    /// The execution has not ended, so nothing can be retried.
     #[error("the execution has not ended, so there is nothing to retry")]
     NotEnded,
-    /// It succeeded, or nothing in it failed.
+    /// The execution succeeded, or nothing in it failed.
     #[error("nothing in the execution failed or was cancelled")]
     NothingFailed,
-    /// No such node.
+    /// The workflow has no such node.
     #[error("the workflow has no node '{0}'")]
     NoSuchNode(String),
-    /// It never ran in this execution: what would lead to it has to run again.
+    /// The node never ran in this execution: its predecessors have to run again.
     #[error("node '{0}' never ran, so it cannot run again")]
     NeverRan(String),
-    /// It ended well, and others have used what it gave.
+    /// The node succeeded, and its output was used.
     #[error("node '{0}' did not fail")]
     DidNotFail(String),
-    /// The node depends on other retried nodes, so it takes their outputs.
+    /// The node depends on other retried nodes, and uses their outputs.
     #[error("node '{0}' depends on others that run again, so it takes what they give: run only it again")]
     TakesFromOthers(String),
-    /// It is run by a map, a loop or a fork, or by the end of the execution.
+    /// The node is run by a map, a loop, a fork, or the end of the execution.
     #[error("node '{0}' does not run on its own: name what runs it")]
     NotItsOwn(String),
-    /// An input is for one node, or for the execution.
+    /// An input applies to one node, or to the execution.
     #[error("an input is for one node or for the whole execution, and {0} nodes are named")]
     ManyNodes(usize),
-    /// It has no input that could be replaced: it asks nobody.
+    /// The node calls no agent or workflow, so it has no input that can be replaced.
     #[error("node '{0}' asks no agent and no workflow, so it takes no input")]
     TakesNoInput(String),
-    /// The workflow or its limits do not take this input.
+    /// The input violates the workflow's schema or limits.
     #[error("the input is refused: {0}")]
     BadInput(String),
     /// The activation does not wait for a person.
     #[error("activation {0} does not wait for an answer")]
     NotWaiting(ActivationId),
-    /// It is paused already.
+    /// The execution is already paused.
     #[error("the execution is paused already")]
     Paused,
-    /// It is not paused.
+    /// The execution is not paused.
     #[error("the execution is not paused")]
     NotPaused,
 }
 
 impl InputRefusal {
-    /// The operator code.
+    /// Returns the error code.
     pub const fn code(&self) -> &'static str {
         code::INPUT_REFUSED.as_str()
     }
 }
 
-/// Effects that a retry would have.
+/// Effects of a retry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetryPlan {
     /// Nodes whose outputs are kept.
     pub keep: Vec<String>,
-    /// Nodes that run again, with the number of their children that do.
+    /// Nodes that run again, with the number of their children that run again.
     pub rerun: BTreeMap<String, u32>,
-    /// Nodes that start afresh because they depend on one that runs again.
+    /// Nodes that start again because they depend on one that runs again.
     pub reset: Vec<String>,
 }

@@ -58,9 +58,9 @@ pub use wire::{WireError, decode_round, encode_round};
 pub type Time = u64;
 /// An activation within its execution, counted from 0.
 pub type ActivationId = u32;
-/// A scope within its execution; [`ROOT`] is the whole of it.
+/// A scope within its execution; [`ROOT`] is the whole execution.
 pub type ScopeId = u32;
-/// A JSON value that many places may hold.
+/// A shared JSON value.
 pub type SharedJson = Arc<Value>;
 
 /// The scope of the whole execution.

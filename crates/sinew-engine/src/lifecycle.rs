@@ -1,7 +1,7 @@
-//! The life of an activation as one table: which fact may come in which phase, and where it leads.
+//! Transitions of activations as one table: the facts allowed in each phase, and the next phase.
 //!
-//! [`crate::fold`] refuses a fact of a stored journal that has no row here. A test executes every row, and fails on a
-//! row that nothing executes. The page below is written from the table.
+//! [`crate::fold`] rejects a fact of a stored journal without a row here. A test executes every
+//! row, and fails on a row that nothing executes. The page below is generated from the table.
 //!
 #![doc = include_str!("../lifecycle.md")]
 
@@ -17,16 +17,16 @@ pub struct Transition {
     pub fact: FactKind,
     /// Phase after the fact.
     pub to: ActivationPhase,
-    /// Condition on the activation, beside its phase.
+    /// Condition on the activation, in addition to its phase.
     pub when: TransitionCondition,
 }
 
-/// Condition of a transition on the activation, beside its phase.
+/// Condition of a transition on the activation, in addition to its phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransitionCondition {
     /// No further condition.
     Always,
-    /// The activation sleeps before it begins.
+    /// The activation sleeps before it starts.
     NotBegun,
     /// The activation has no end yet.
     NotEnded,
@@ -45,7 +45,7 @@ impl TransitionCondition {
         }
     }
 
-    /// Returns the words of the page.
+    /// Returns the text for the page.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Always => "",
@@ -56,7 +56,7 @@ impl TransitionCondition {
     }
 }
 
-/// All transitions. Facts that are not in the table leave the phase of every activation as it is.
+/// All transitions. Facts that are not in the table do not change the phase of an activation.
 pub const TRANSITIONS: &[Transition] = {
     use ActivationPhase::{
         BackedOff, Begun, Closed, Deferred, Owning, Ready, Running, Settled, Sleeping, Waiting,
@@ -138,12 +138,12 @@ pub const TRANSITIONS: &[Transition] = {
     ]
 };
 
-/// Returns true if the table has rows for the kind, so that the fact may not come in every phase.
+/// Returns true if the table has rows for the kind, so that not every phase allows the fact.
 pub(crate) fn is_restricted(fact: FactKind) -> bool {
     TRANSITIONS.iter().any(|row| row.fact == fact)
 }
 
-/// Returns true if the fact may come to the activation now.
+/// Returns true if the activation's phase allows the fact.
 pub(crate) fn may_happen(activation: &Activation, fact: FactKind) -> bool {
     let here = |row: &&Transition| row.fact == fact && row.from == Some(activation.phase);
     TRANSITIONS.iter().filter(here).any(|row| row.when.holds(activation))

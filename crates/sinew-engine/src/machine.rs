@@ -1,4 +1,4 @@
-//! One execution that accepts inputs. Only this module calls `decide` and `react`.
+//! Runs one execution on inputs. Only this module calls `decide` and `react`.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::state::ExecutionState;
 use crate::wire::encode_round;
 use crate::{ActivationId, Time};
 
-/// Keeper of the rounds of one execution.
+/// Stores the rounds of one execution.
 pub trait RoundJournal {
     /// Appends the round of one input.
     fn append(&mut self, round: &Round);
 }
 
-/// The shell keeps the rounds.
+/// Used if the shell stores the rounds.
 impl RoundJournal for () {
     fn append(&mut self, _round: &Round) {}
 }
@@ -32,17 +32,18 @@ impl RoundJournal for Vec<Round> {
     }
 }
 
-/// Rounds as a store has them, see [`encode_round`].
+/// Encoded rounds, see [`encode_round`].
 impl RoundJournal for Vec<Vec<u8>> {
     fn append(&mut self, round: &Round) {
         self.push(encode_round(round));
     }
 }
 
-/// An execution of one plan: an input becomes facts, the facts become state, and both say what must happen.
+/// An execution of one plan: converts an input to facts, and facts to state and actions.
 ///
-/// The machine reads no clock and stores nothing outside its memory. A shell stores the round of each [`Decided`]
-/// before it performs the actions. A shell that could not store a round replaces the machine by a replayed one.
+/// The machine reads no clock and stores nothing outside its memory. A shell stores the round of
+/// each [`Decided`] before it performs the actions. If it cannot store a round, it replaces the
+/// machine by a replayed one.
 pub struct Machine<J = Vec<Round>> {
     graph: Arc<IndexedPlan>,
     adapter: &'static dyn Adapter,
@@ -54,10 +55,10 @@ pub struct Machine<J = Vec<Round>> {
 /// Consequences of one input.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decided {
-    /// Facts in order, with the time of the decision; the machine has folded and journaled them. Without facts the
-    /// input means nothing now, and there is nothing to store.
+    /// Facts in order, with the time of the decision; the machine has folded and journaled them.
+    /// Without facts the input has no effect, and nothing has to be stored.
     pub round: Round,
-    /// Actions to perform once the round is stored.
+    /// Actions to perform after the round is stored.
     pub actions: Vec<Action>,
 }
 
@@ -67,7 +68,7 @@ impl Decided {
         &self.round.facts
     }
 
-    /// Returns true if the input means nothing now.
+    /// Returns true if the input has no effect.
     pub fn is_empty(&self) -> bool {
         self.round.facts.is_empty()
     }
@@ -79,8 +80,8 @@ impl<J: RoundJournal + Default> Machine<J> {
         Self::from_state(graph, adapter, ExecutionState::new(), J::default())
     }
 
-    /// Folds a stored journal. Refuses a damaged one and one of another plan; [`Machine::outstanding`] has the actions
-    /// to perform again.
+    /// Folds a stored journal. Rejects a corrupt one and one of another plan;
+    /// [`Machine::outstanding`] returns the actions to repeat.
     pub fn replay<'r>(
         graph: Arc<IndexedPlan>,
         adapter: &'static dyn Adapter,
@@ -111,7 +112,8 @@ impl<J: RoundJournal + Default> Machine<J> {
 }
 
 impl<J: RoundJournal> Machine<J> {
-    /// Returns a machine that goes on from a state, for example a snapshot, and appends to this journal.
+    /// Creates a machine that continues from a state, for example a snapshot, and appends to this
+    /// journal.
     pub fn from_state(
         graph: Arc<IndexedPlan>,
         adapter: &'static dyn Adapter,
@@ -121,14 +123,15 @@ impl<J: RoundJournal> Machine<J> {
         Self { graph, adapter, state, journal, execution: None }
     }
 
-    /// The same machine with the id of its execution. Without one, numbers that a dialect draws by chance are the same for
-    /// all executions of a plan.
+    /// Sets the id of the machine's execution. Without an id, a dialect's random numbers are the
+    /// same for all executions of a plan.
     #[must_use]
     pub fn with_execution_id(self, id: &str) -> Self {
         Self { execution: Some(id.into()), ..self }
     }
 
-    /// Folds one more round of a stored journal. A round with an impossible fact leaves the state of the facts before it.
+    /// Folds one more round of a stored journal. A round with an impossible fact leaves the state
+    /// of the preceding facts.
     pub fn replay_round(&mut self, round: &Round) -> Result<(), FactError> {
         for fact in &round.facts {
             fold(&self.graph, &mut self.state, round.at, fact)?;
@@ -137,10 +140,11 @@ impl<J: RoundJournal> Machine<J> {
         Ok(())
     }
 
-    /// Takes an input: decides, folds and journals the facts, and returns them with the actions they require.
+    /// Handles an input: decides, folds and journals the facts, and returns them with the actions
+    /// they require.
     ///
-    /// A refused input changes nothing. A `now` before the last round counts as the time of that round, because time
-    /// never runs backwards in a journal.
+    /// A rejected input changes nothing. A `now` before the last round counts as the time of that
+    /// round, because time never runs backwards in a journal.
     pub fn handle(&mut self, now: Time, input: EngineInput) -> Result<Decided, InputRefusal> {
         let at = now.max(self.state.at);
         let place = (self.execution.as_deref(), at);
@@ -153,33 +157,35 @@ impl<J: RoundJournal> Machine<J> {
         Ok(Decided { round, actions })
     }
 
-    /// Returns the actions whose outcome the facts do not tell: a shell performs them again after a replay.
+    /// Returns the actions that may not have completed: a shell performs them again after a replay.
     pub fn outstanding(&self) -> Vec<Action> {
         outstanding(&self.graph, &self.state)
     }
 
-    /// Returns the time at which the machine needs [`EngineInput::Tick`], and for whom and why; `None` without a deadline.
+    /// Returns the time at which the machine needs [`EngineInput::Tick`], with the activation and
+    /// reason; `None` without a deadline.
     pub fn next_deadline(&self) -> Option<(Time, OpenWait)> {
         next_deadline(&self.state)
     }
 
-    /// Returns true if a timer is due by `now` that ends the work of an agent on a task that was sent before `sent_before`: the
-    /// timer of its attempt, or of an activation or the execution while the agent works.
+    /// Returns true if a timer is due by `now` that ends the work of an agent on a task sent before
+    /// `sent_before`: the timer of its attempt, or of an activation or the execution while the
+    /// agent works.
     pub fn has_due_task_timer(&self, now: Time, sent_before: Time) -> bool {
         has_due_task_timer(&self.state, now, sent_before)
     }
 
-    /// Returns what a retry would do, without doing it.
+    /// Returns the effects of a retry without performing it.
     pub fn plan_retry(&self, retry: &RetryRequest) -> Result<RetryPlan, InputRefusal> {
         plan_retry(&self.graph, self.adapter, &self.state, retry)
     }
 
-    /// Returns what an adapter sees now.
+    /// Returns the current view for an adapter.
     pub fn context(&self) -> AdapterContext<'_> {
         AdapterContext::new(&self.graph, &self.state, self.state.at).with_id(self.execution.as_deref())
     }
 
-    /// Returns the id in the plan of the node that an activation runs.
+    /// Returns the plan's id of the node that an activation runs.
     pub fn node_id(&self, act: ActivationId) -> &str {
         &self.graph.plan().node(self.state.act(act).node).id
     }
@@ -206,7 +212,7 @@ impl<J: RoundJournal> Machine<J> {
 }
 
 impl Machine {
-    /// Calls `visit` with each fact and what an adapter sees just after it.
+    /// Calls `visit` with each fact and an adapter's view just after it.
     pub fn visit_facts(&self, mut visit: impl FnMut(&AdapterContext<'_>, &Fact)) {
         let mut state = ExecutionState::new();
         for round in &self.journal {

@@ -3,16 +3,16 @@
 use serde::Serialize;
 use serde_json::Value;
 
-/// A condition of a node, and the values that it named when the node was decided.
+/// A condition of a node, with the values that it referred to at the decision.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SeenCondition {
     /// Kind of the condition: `condition`, `when`, `items`.
     pub kind: &'static str,
-    /// Text of the condition, as the file has it.
+    /// Text of the condition as in the file.
     pub text: String,
-    /// Values of what the text names, as far as they can be read now.
+    /// Values of the names in the text, as far as they are available.
     pub bound: Vec<BoundValue>,
-    /// Whether it held; `None` if that cannot be told.
+    /// Whether it was true; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
 }
@@ -20,14 +20,14 @@ pub struct SeenCondition {
 /// A name in a condition, and its value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BoundValue {
-    /// The name, as the condition has it.
+    /// The name as in the condition.
     pub name: String,
-    /// Its value; `None` if there was none.
+    /// Its value; `None` if it had none.
     pub value: Option<Value>,
 }
 
 impl BoundValue {
-    /// A name with its value.
+    /// Creates a name with its value.
     pub fn new(name: impl Into<String>, value: Option<Value>) -> Self {
         Self { name: name.into(), value }
     }

@@ -17,74 +17,76 @@ use crate::ask::{TaskReply, TaskRequest, is_helper_tag};
 use crate::fact::{ActivationOutput, ChildSpec, EdgeToken, ExecutionOutcome, ExecutionStart, PersonRequest};
 use crate::{ActivationId, ROOT, ScopeId, SharedJson, Time};
 
-/// Bytes of progress in the facts of an execution from which on no more is kept.
+/// Size of progress in an execution's facts above which no more is stored.
 const MAX_PROGRESS_BYTES: u64 = 1 << 20;
 
 /// State of one execution.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExecutionState {
-    /// How it was started; none before [`crate::Fact::Started`].
+    /// How it was started; `None` before [`crate::Fact::Started`].
     pub start: Option<Arc<ExecutionStart>>,
     /// When it was started.
     pub started_at: Time,
     /// When the last fact was applied.
     pub at: Time,
-    /// All activations, in the order in which they were made.
+    /// All activations, in order of creation.
     pub acts: Vec<Activation>,
     /// Child scopes; scope `n` is at `n - 1` (the root has no entry).
     pub(crate) scopes: Vec<ChildScope>,
-    /// Tokens that each node of each scope has received so far. Boxed, because a map makes room for eleven at once, and
-    /// most executions have few.
+    /// Tokens that each node of each scope has received so far. Boxed, because a map allocates
+    /// space for eleven entries, and most executions have few.
     #[serde(with = "slots")]
     pub(crate) slots: BTreeMap<(ScopeId, NodeIndex), Box<JoinSlot>>,
     /// Activations that may start, in order.
     pub(crate) ready: VecDeque<ActivationId>,
-    /// Put aside until a person has answered.
+    /// Activations deferred until a person has answered.
     pub(crate) deferred: VecDeque<ActivationId>,
-    /// Persons' nodes queued behind the one that waits.
+    /// People's nodes that queue after the waiting one.
     pub(crate) humans: VecDeque<ActivationId>,
-    /// The activation whose person freezes the execution.
+    /// The activation that waits for a person and freezes the execution.
     pub(crate) frozen: Option<ActivationId>,
-    /// Activations there were when it froze: what stands ready among them stood beside the one that waits.
+    /// Number of activations when it froze: those that are ready among them were ready at the same
+    /// time as the waiting one.
     pub(crate) frozen_at: ActivationId,
     /// Traversals by counter.
     pub(crate) taken: Vec<u32>,
-    /// Everything that is due at some time.
+    /// All timers.
     pub(crate) timers: BTreeSet<EngineTimer>,
-    /// Activations that hold a place of the profile's `parallel`.
+    /// Activations that hold a slot of the profile's `parallel`.
     pub(crate) active: u32,
     /// Activations that are not closed.
     pub(crate) open: u32,
-    /// An operator paused it.
+    /// Operator and reason if it is paused.
     pub paused: Option<String>,
     /// Reason of a requested cancellation.
     pub cancelling: Option<String>,
     /// The first failure that decides the outcome.
     pub failed: Option<(Option<ActivationId>, Fault)>,
-    /// The outcome, once the graph is done.
+    /// The outcome, after the graph is complete.
     pub outcome: Option<ExecutionOutcome>,
-    /// Exit nodes already started.
+    /// Number of started exit nodes.
     pub(crate) exits_started: u32,
-    /// True once it ended.
+    /// Whether it has ended.
     pub ended: bool,
     /// How often it was reopened.
     pub reopened: u32,
-    /// Answers after an end that added usage.
+    /// Number of replies after an end that added usage.
     #[serde(default, skip_serializing_if = "is_default")]
     pub late_usages: u32,
-    /// About how many bytes of progress are in its facts.
+    /// Approximate size of progress in its facts, in bytes.
     #[serde(default)]
     pub progress_bytes: u64,
-    /// Activations that wait for a person, themselves or through a callee, and stop the clocks above them.
+    /// Activations that wait for a person, directly or through a callee, and stop the timers above
+    /// them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) asking: BTreeSet<ActivationId>,
     /// Whether it ever waited for a person in this way.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_asked: bool,
-    /// Deadline of the execution while its clock is stopped, and when it was stopped.
+    /// Deadline of the execution while its timer is stopped, and when it was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stopped_wall: Option<(Time, Time)>,
-    /// When the execution's clock was last started again after a stop; 0 if never.
+    /// When the execution's timer was last restarted; 0 if never.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) wall_restarted_at: Time,
 }
@@ -96,30 +98,31 @@ pub struct Activation {
     pub node: NodeIndex,
     /// Its scope.
     pub scope: ScopeId,
-    /// The activation whose child it is.
+    /// The parent activation.
     pub owner: Option<ActivationId>,
-    /// Counts the activations of this node in this scope from 0.
+    /// Number of the activation of this node in this scope, from 0.
     pub ordinal: u32,
-    /// The live tokens it was made of, in arrival order.
+    /// The live tokens that created it, in order of arrival.
     pub inputs: Vec<ArrivedToken>,
-    /// Where it stands.
+    /// Its phase.
     pub phase: ActivationPhase,
     /// The latest attempt; 0 before the first.
     pub attempt: u32,
-    /// The attempt an answer is awaited for.
+    /// The running attempt.
     pub running: Option<u32>,
     /// When the latest attempt was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_at: Option<Time>,
-    /// Attempts of the current ask so far.
+    /// Number of attempts at the current request.
     pub tries: u32,
     /// The current or last request.
     pub ask: Option<Arc<TaskRequest>>,
     /// Request of the previous attempt.
     pub asked_before: Option<Arc<TaskRequest>>,
-    /// Replies the adapter has seen, in order.
+    /// Replies that the adapter has received, in order.
     pub replies: Vec<RecordedReply>,
-    /// Model calls of all attempts, failed ones included, as their agents told them; none if none told any.
+    /// Model calls of all attempts, including failed ones, as reported by agents; `None` if none
+    /// were reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Box<ActivationUsage>>,
     /// Question for a person.
@@ -128,50 +131,51 @@ pub struct Activation {
     pub children: Option<Box<ChildSet>>,
     /// How it ended.
     pub end: Option<ActivationEnd>,
-    /// Outputs, once it ended with some.
+    /// Outputs, if it ended with any.
     pub output: Option<ActivationOutput>,
-    /// Why it failed.
+    /// Reason of its failure.
     pub fault: Option<Fault>,
     /// Tokens it sent.
     pub sent: Vec<EdgeToken>,
-    /// When it was made.
+    /// When it was created.
     pub made_at: Time,
-    /// When it began.
+    /// When it started.
     pub began_at: Option<Time>,
     /// When it ended.
     pub ended_at: Option<Time>,
-    /// When the whole activation is given up.
+    /// Deadline of the activation.
     pub deadline: Option<Time>,
-    /// Milliseconds to wait before it begins.
+    /// Milliseconds to wait before the start.
     pub delay_ms: Option<u64>,
-    /// Time that it waits for, besides its deadline.
+    /// Timer for which it waits, in addition to its deadline.
     pub(crate) timer: Option<EngineTimer>,
-    /// The node did not run: its output was given, or kept by a retry.
+    /// Whether the node did not run because its output was given, or kept by a retry.
     pub reused: bool,
-    /// The activation it repeats after an operator's retry.
+    /// The activation that it repeats after an operator's retry.
     pub again: Option<ActivationId>,
-    /// Input that an operator set, instead of the adapter's.
+    /// Input set by an operator, which replaces the adapter's.
     #[serde(
         default,
         deserialize_with = "crate::serde_some::deserialize",
         skip_serializing_if = "Option::is_none"
     )]
     pub input: Option<SharedJson>,
-    /// Set once it was put aside while a person was waited for: true if it stood in the queue of persons' nodes.
+    /// Set once it was deferred while the execution waited for a person: true if it was in the
+    /// queue of people's nodes.
     pub deferred: Option<bool>,
     /// The latest report of each callee of the running attempt that waited for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) callees: Option<BTreeMap<String, CalleeReport>>,
-    /// Whether it waits for a person and stops clocks.
+    /// Whether it waits for a person and stops timers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) stops_clocks: bool,
-    /// Waits for people in it and below it.
+    /// Number of waits for people in and below it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) people: u32,
-    /// When its clocks were stopped.
+    /// When its timers were stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stopped_at: Option<Time>,
-    /// When its clocks were last started again after a stop; 0 if never.
+    /// When its timers were last restarted; 0 if never.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) restarted_at: Time,
 }
@@ -183,7 +187,8 @@ pub(crate) struct CalleeReport {
     pub(crate) wait: Option<Arc<PersonWait>>,
 }
 
-/// Callees of one attempt whose reports are kept. Clocks run on for those of further ones.
+/// Maximum number of callees per attempt whose reports are stored. Timers continue for further
+/// ones.
 const MAX_CALLEES: usize = 1_024;
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -191,7 +196,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Activation {
-    /// Returns true if the usage of an attempt is counted.
+    /// Returns whether the usage of an attempt is counted.
     pub fn has_usage_of(&self, attempt: u32) -> bool {
         self.usage.as_ref().is_some_and(|usage| usage.has(attempt))
     }
@@ -207,7 +212,7 @@ impl Activation {
         callees.filter_map(|report| report.wait.as_ref())
     }
 
-    /// Whether a report of a callee is newer than the last one.
+    /// Returns whether a callee's report is newer than the last one.
     pub(crate) fn takes_report(&self, callee: &str, number: u64) -> bool {
         let Some(callees) = &self.callees else { return true };
         match callees.get(callee) {
@@ -216,7 +221,8 @@ impl Activation {
         }
     }
 
-    /// Tasks that agents and workflows were given; scripts that a worker evaluated are none.
+    /// Returns the number of tasks for agents and workflows; evaluations of scripts are not
+    /// counted.
     pub fn tasks(&self) -> u32 {
         let answered =
             self.replies.iter().filter(|reply| reply.tag == TaskRequest::EVALUATION).count() as u32;
@@ -224,17 +230,19 @@ impl Activation {
         self.attempt.saturating_sub(answered + u32::from(waits))
     }
 
-    /// Returns the last request to an agent or a workflow; later evaluations of scripts do not count.
+    /// Returns the last request to an agent or a workflow; later evaluations of scripts are
+    /// ignored.
     pub fn last_task(&self) -> Option<&Arc<TaskRequest>> {
         self.ask.iter().chain(&self.asked_before).find(|ask| !ask.is_evaluation())
     }
 
-    /// Returns the number of attempts at the node's own work. Requests that help it along are none
-    /// ([`TaskRequest::is_helper`]), however often they were tried.
+    /// Returns the number of attempts at the node's own work. Helper requests
+    /// ([`TaskRequest::is_helper`]) are not counted.
     pub fn work_attempts(&self) -> u32 {
         let (mut attempts, mut replied) = (0, 0);
         for reply in &self.replies {
-            // A reply is recorded once its request is not tried again, so all attempts since the reply before were its.
+            // A reply is recorded only when its request is not retried, so all attempts since the
+            // previous reply belong to it.
             if !is_helper_tag(&reply.tag) {
                 attempts += reply.attempt.saturating_sub(replied);
             }
@@ -244,75 +252,76 @@ impl Activation {
         attempts + if is_work { self.attempt.saturating_sub(replied) } else { 0 }
     }
 
-    /// Returns the last request for the node's own work; `None` if there was none, or if two helping requests followed it.
+    /// Returns the last request for the node's own work, or `None` if there was none, or two helper
+    /// requests followed it.
     pub fn last_work(&self) -> Option<&Arc<TaskRequest>> {
         self.ask.iter().chain(&self.asked_before).find(|ask| !ask.is_helper())
     }
 
-    /// The last reply of an agent or a workflow; outcomes of scripts are none.
+    /// Returns the last reply of an agent or a workflow; results of scripts are ignored.
     pub fn last_reply(&self) -> Option<&RecordedReply> {
         self.replies.iter().rfind(|reply| reply.tag != TaskRequest::EVALUATION)
     }
 }
 
-/// A live token as an activation received it.
+/// A live token that an activation received.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArrivedToken {
-    /// The edge; none for start values.
+    /// The edge; `None` for start values.
     pub edge: Option<EdgeIndex>,
     /// The activation that sent it.
     pub source: Option<ActivationId>,
     /// Value of the token.
     pub value: SharedJson,
-    /// Position, when the edge carries several values.
+    /// Position if the edge carries several values.
     pub fan: Option<u32>,
 }
 
-/// A reply the adapter has seen.
+/// A reply that the adapter has received.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordedReply {
-    /// Tag of the ask.
+    /// Tag of the request.
     pub tag: String,
     /// The attempt.
     pub attempt: u32,
-    /// The answer, or why there is none.
+    /// The reply, or the reason why it failed.
     #[serde(with = "crate::serde_result")]
     pub result: Result<Arc<TaskReply>, Fault>,
 }
 
-/// Phase of an activation; [`crate::lifecycle`] has the transitions.
+/// Phase of an activation; see the transitions in [`crate::lifecycle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActivationPhase {
     /// Queued.
     Ready,
-    /// Put aside until a person has answered.
+    /// Deferred until a person has answered.
     Deferred,
-    /// Begun; the engine is deciding what is next (never seen between two inputs).
+    /// Started; the engine is deciding the next step (never visible between two inputs).
     Begun,
-    /// An agent works.
+    /// An agent is working.
     Running,
-    /// The next attempt waits.
+    /// The next attempt waits for its back-off.
     BackedOff,
-    /// Sleeps.
+    /// Sleeping.
     Sleeping,
-    /// A person is waited for.
+    /// Waiting for a person.
     Waiting,
-    /// Children work.
+    /// Children are running.
     Owning,
-    /// Ended, tokens not yet sent.
+    /// Ended, with tokens not yet sent.
     Settled,
-    /// Over.
+    /// Closed.
     Closed,
 }
 
 impl ActivationPhase {
-    /// True until it begins.
+    /// Returns whether it has not started.
     pub const fn is_queued(self) -> bool {
         matches!(self, Self::Ready | Self::Deferred)
     }
 
-    /// Returns the word for the phase, as its JSON has it.
+    /// Returns the name of the phase in its JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -333,18 +342,18 @@ impl ActivationPhase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActivationEnd {
-    /// Well.
+    /// It succeeded.
     Succeeded,
-    /// Badly.
+    /// It failed.
     Failed,
-    /// A gate kept it from running.
+    /// A condition prevented it from running.
     Skipped,
-    /// Given up.
+    /// It was cancelled.
     Cancelled,
 }
 
 impl ActivationEnd {
-    /// True if it counts as done: it ran well, or a gate said that it need not run.
+    /// Returns whether it counts as completed: it succeeded or was skipped.
     pub const fn is_success(self) -> bool {
         matches!(self, Self::Succeeded | Self::Skipped)
     }
@@ -355,13 +364,13 @@ impl ActivationEnd {
 pub struct ChildSet {
     /// Children to run, in order.
     pub list: Vec<ChildSpec>,
-    /// The activation of each child that was started.
+    /// The activation of each started child.
     pub acts: Vec<ActivationId>,
-    /// Started and not ended.
+    /// Number of running children.
     pub active: u32,
-    /// Children that may run at the same time.
+    /// Maximum number of children that run concurrently.
     pub limit: Option<u32>,
-    /// Whether the first failed child ends the others.
+    /// Whether the first failed child cancels the others.
     pub fail_fast: bool,
     /// The first child that failed.
     pub failed: Option<ActivationId>,
@@ -370,7 +379,7 @@ pub struct ChildSet {
 /// A child scope.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChildScope {
-    /// The scope it lies in.
+    /// The enclosing scope.
     pub parent: ScopeId,
     /// Activation that the child belongs to.
     pub owner: ActivationId,
@@ -383,34 +392,34 @@ pub struct ChildScope {
 /// Tokens that a node has received in one scope.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct JoinSlot {
-    /// Live tokens no activation has taken yet.
+    /// Live tokens that no activation has consumed yet.
     pub(crate) arrived: VecDeque<ArrivedToken>,
-    /// Tokens, live or dead.
+    /// Number of tokens, live or dead.
     pub(crate) resolved: u32,
-    /// Live ones.
+    /// Number of live tokens.
     pub(crate) live: u32,
-    /// Live ones on edges that count towards the quorum.
+    /// Number of live tokens on edges that count towards the quorum.
     pub(crate) quorum_live: u32,
-    /// Tokens on edges that do not count towards the quorum.
+    /// Number of tokens on edges that do not count towards the quorum.
     pub(crate) required: u32,
-    /// A veto edge is dead, or a node it depends on failed.
+    /// A veto edge is dead, or a node that it depends on failed.
     pub(crate) vetoed: bool,
-    /// A node before it failed.
+    /// A preceding node failed.
     pub(crate) failed: bool,
-    /// It will not run.
+    /// Reason why it will not run.
     pub(crate) died: Option<String>,
     /// The latest activation.
     pub(crate) last: Option<ActivationId>,
-    /// Activations so far.
+    /// Number of activations so far.
     pub(crate) count: u32,
 }
 
 /// A due time and its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct EngineTimer {
-    /// When.
+    /// Due time.
     pub(crate) at: Time,
-    /// For which activation; none for the execution's own wall time.
+    /// The activation; `None` for the execution's own timeout.
     pub(crate) act: Option<ActivationId>,
     /// Effect of the timer.
     pub(crate) kind: TimerKind,
@@ -420,22 +429,23 @@ pub(crate) struct EngineTimer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TimerKind {
-    /// The attempt is given up.
+    /// The attempt times out.
     Attempt,
     /// The next attempt starts.
     Backoff,
-    /// Sleep is over.
+    /// The sleep ends.
     Sleep,
-    /// Waiting for a person is over.
+    /// The wait for a person times out.
     Person,
-    /// The activation is given up.
+    /// The activation times out.
     Activation,
-    /// The execution is given up.
+    /// The execution times out.
     Wall,
 }
 
 impl ExecutionState {
-    /// Returns the model calls behind all activations, failed attempts, sub-workflows and agents of agents included.
+    /// Returns the model calls of all activations, including failed attempts, sub-workflows and
+    /// agents called by agents.
     pub fn model_totals(&self) -> ModelTotals {
         let mut totals = ModelTotals::default();
         for usage in self.acts.iter().filter_map(|one| one.usage.as_ref()) {
@@ -444,17 +454,18 @@ impl ExecutionState {
         totals
     }
 
-    /// Price in USD of these model calls, as far as agents tell one.
+    /// Returns the price of these model calls in USD, as far as agents report it.
     pub(crate) fn cost_usd(&self) -> f64 {
         self.model_totals().cost_usd.unwrap_or(0.0)
     }
 
-    /// A state before the first fact.
+    /// Creates the state before the first fact.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether progress of agents is still kept: its bytes have a limit, so that agents that talk much do not fill journals.
+    /// Returns whether agents' progress is still stored: its size is limited, so that verbose
+    /// agents do not fill journals.
     pub fn has_room_for_progress(&self) -> bool {
         self.progress_bytes < MAX_PROGRESS_BYTES
     }
@@ -463,43 +474,43 @@ impl ExecutionState {
         self.progress_bytes = self.progress_bytes.saturating_add(value.to_string().len() as u64);
     }
 
-    /// The activation, which must exist: ids come from facts.
+    /// Returns the activation, which must exist: ids come from facts.
     pub fn act(&self, act: ActivationId) -> &Activation {
         &self.acts[act as usize]
     }
 
-    /// The scope; none for the root.
+    /// Returns the scope, or `None` for the root.
     pub fn scope(&self, scope: ScopeId) -> Option<&ChildScope> {
         (scope != ROOT).then(|| &self.scopes[scope as usize - 1])
     }
 
-    /// The latest activation of a node in exactly this scope.
+    /// Returns the latest activation of a node in exactly this scope.
     pub fn last(&self, scope: ScopeId, node: NodeIndex) -> Option<ActivationId> {
         self.slots.get(&(scope, node)).and_then(|slot| slot.last)
     }
 
-    /// Why a node will not run in this scope, if that is so.
+    /// Returns why a node will not run in this scope, or `None` if it may run.
     pub fn died(&self, scope: ScopeId, node: NodeIndex) -> Option<&str> {
         self.slots.get(&(scope, node)).and_then(|slot| slot.died.as_deref())
     }
 
-    /// How often edges of this counter were taken.
+    /// Returns how often edges of this counter were traversed.
     pub fn taken(&self, counter: u32) -> u32 {
         self.taken.get(counter as usize).copied().unwrap_or(0)
     }
 
-    /// Whether the execution or one of its callees waits for a person.
+    /// Returns whether the execution or one of its callees waits for a person.
     pub fn asks_people(&self) -> bool {
         !self.asking.is_empty() || self.waiting().next().is_some()
     }
 
-    /// Activations that wait for a person.
+    /// Returns the activations that wait for a person.
     pub fn waiting(&self) -> impl Iterator<Item = ActivationId> + '_ {
         (0..self.acts.len() as ActivationId).filter(|act| self.act(*act).phase == ActivationPhase::Waiting)
     }
 }
 
-/// JSON has no tuple keys: slots travel as a list.
+/// JSON keys cannot be tuples, so slots are encoded as a list.
 mod slots {
     use super::{BTreeMap, JoinSlot, NodeIndex, ScopeId};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

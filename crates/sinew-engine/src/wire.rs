@@ -1,7 +1,7 @@
 //! Encoding of rounds; the schema is `proto/sinew/v1/journal.proto`.
 //!
 //! Encoding is canonical (equal rounds give equal bytes). Decoding accepts untrusted bytes: it
-//! refuses content that this version does not know, and never panics.
+//! rejects content that this version does not know, and never panics.
 
 mod decode;
 mod encode;
@@ -14,25 +14,25 @@ use sinew_protocol::pb;
 use crate::fact::Round;
 use values::{ValueReader, ValueWriter};
 
-/// The newest format that this version reads: values may be references.
+/// Newest format that this version reads: values may be references.
 const VERSION: u32 = 2;
-/// The format of rounds without references, which older versions read, too.
+/// Format of rounds without references, which older versions also read.
 const PLAIN_VERSION: u32 = 1;
 
-/// Bytes that are not a round of a journal this version knows.
+/// Bytes that are not a round of a supported journal format.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// Not the message at all, or cut off.
+    /// Not a journal message, or truncated.
     #[error("the bytes are not a journal round: {0}")]
     Malformed(#[from] prost::DecodeError),
     /// Written by a newer version.
     #[error("journal format {0} is not known to this version")]
     Version(u32),
-    /// A fact of a kind this version does not know; what it changed cannot be known either.
+    /// A fact of an unknown kind, whose effect is unknown as well.
     #[error("fact {0} of the round is of a kind this version does not know")]
     UnknownFact(usize),
-    /// A part every writer sets is missing, or has a value this version does not know.
+    /// A required part is missing, or has an unknown value.
     #[error("fact {fact}: {field} is missing or has an unknown value")]
     Missing {
         /// Position of the fact in its round.
@@ -45,19 +45,19 @@ pub enum WireError {
     Json {
         /// Position of the fact in its round.
         fact: usize,
-        /// Why not.
+        /// The reason.
         source: serde_json::Error,
     },
 }
 
 impl WireError {
-    /// The operator code.
+    /// Returns the error code.
     pub const fn code(&self) -> &'static str {
         code::STORED_JOURNAL_CANNOT_BE_READ.as_str()
     }
 }
 
-/// A round as bytes.
+/// Encodes a round.
 pub fn encode_round(round: &Round) -> Vec<u8> {
     let mut values = ValueWriter::default();
     let facts = round.facts.iter().map(|fact| encode::fact(&mut values, fact)).collect();
@@ -65,7 +65,7 @@ pub fn encode_round(round: &Round) -> Vec<u8> {
     pb::JournalRound { version, at: round.at, facts }.encode_to_vec()
 }
 
-/// The round these bytes hold.
+/// Decodes a round.
 pub fn decode_round(bytes: &[u8]) -> Result<Round, WireError> {
     let round = pb::JournalRound::decode(bytes)?;
     if round.version == 0 || round.version > VERSION {

@@ -1,4 +1,4 @@
-//! Parts that requests of A2A share, whatever their binding: versions, callers, headers of answers.
+//! Request handling shared by all A2A bindings: versions, callers and response headers.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ use crate::files::FileLinks;
 use crate::operations::{Endpoint, OperationCall, OperationReply, short};
 use crate::state::GatewayState;
 
-/// Extensions that a client may ask for at once.
+/// Maximum number of extensions that one request may list.
 const MAX_EXTENSIONS: usize = 32;
 
-/// Header that names agents whose tasks a list lacks.
+/// Response header with the agents whose tasks are missing from a list.
 pub(crate) const UNHEARD_HEADER: &str = "sinew-unheard-agents";
 
-/// Refuses a version of A2A that is not spoken here. It stands in a header, or in the query.
+/// Rejects an unsupported A2A version, given in a header or in the query.
 pub(crate) fn check_version(parts: &Parts) -> Result<(), A2aError> {
     let named = parts.headers.get(mesh_header::A2A_VERSION).and_then(|value| value.to_str().ok());
     let queried = parts.uri.query().into_iter().flat_map(|query| query.split('&')).find_map(|pair| {
@@ -34,7 +34,7 @@ pub(crate) fn check_version(parts: &Parts) -> Result<(), A2aError> {
     check_headers(named.or(queried), None)
 }
 
-/// A call of an operation, as the head of its request says.
+/// Builds an operation call from the head of its request.
 fn operation_call(caller: &CallerIdentity, parts: &Parts, endpoint: Endpoint) -> OperationCall {
     let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
     let extensions = parts.headers.get_all(mesh_header::A2A_EXTENSIONS).iter();
@@ -63,7 +63,7 @@ pub(crate) async fn perform(
 ) -> Result<OperationReply, A2aError> {
     let operations = state.operations_of(caller);
     let call = operation_call(caller, parts, endpoint);
-    // Where the card of everybody is short, callers have one that shows what is theirs.
+    // Where the public card is reduced, this operation returns the card that the caller may see.
     if method == CoreMethod::GetExtendedAgentCard && state.authenticator.is_required() {
         operations.check_tenant(params)?;
         let card =
@@ -71,7 +71,7 @@ pub(crate) async fn perform(
         let card = card.ok_or_else(|| A2aError::internal("the agent is no longer available"))?;
         return Ok(OperationReply::Value(raw(&card)));
     }
-    // A stream too many must change nothing, so its places are taken first.
+    // A rejected stream must not change anything, so its permits are acquired first.
     let places = stream_places(state, parts, method)?;
     let reply = operations.perform(&call, method, params).await?;
     let links = state
@@ -97,7 +97,8 @@ pub(crate) async fn perform(
     })
 }
 
-/// The places of a stream: among those of the gateway, and among those of the caller. None for an operation without stream.
+/// Acquires the permits of a stream, from the gateway and from its caller. Returns `None` for an
+/// operation without a stream.
 fn stream_places(
     state: &GatewayState,
     parts: &Parts,
@@ -113,14 +114,14 @@ fn stream_places(
     Ok(places)
 }
 
-/// Adds the headers that every answer of A2A has.
+/// Adds the headers that every A2A response has.
 pub(crate) fn with_a2a_headers(mut response: Response) -> Response {
     response.headers_mut().insert("a2a-version", HeaderValue::from_static(A2A_VERSION));
     response
 }
 
-/// Says which agents did not answer in time, so that their tasks are missing: names as they stand in subjects of the mesh,
-/// separated by commas. A2A has no member for it.
+/// Names the agents that did not answer in time, so that their tasks are missing: as in subjects of
+/// the mesh, separated by commas. A2A has no member for it.
 pub(crate) fn with_unheard(mut response: Response, agents: &[String]) -> Response {
     if let Ok(value) = HeaderValue::from_str(&unheard_names(agents)) {
         response.headers_mut().insert(UNHEARD_HEADER, value);
@@ -128,13 +129,14 @@ pub(crate) fn with_unheard(mut response: Response, agents: &[String]) -> Respons
     response
 }
 
-/// The names of agents that did not answer, as the header has them.
+/// Formats the names of agents that did not answer for the header.
 pub(crate) fn unheard_names(agents: &[String]) -> String {
     let named = agents.iter().take(MAX_EXTENSIONS).map(|name| Token::of(name).to_string());
     named.collect::<Vec<_>>().join(", ")
 }
 
-/// HTTP status of an error that is about the caller: it may not do this, or not now. None for any other error.
+/// Returns the HTTP status of an error that concerns the caller (forbidden or limited), otherwise
+/// `None`.
 pub(crate) fn caller_status(error: &A2aError) -> Option<StatusCode> {
     let code = fault_of(error).code;
     if code == code::GATEWAY_CALLER_NOT_ALLOWED.as_str() {

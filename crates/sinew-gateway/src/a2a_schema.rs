@@ -1,4 +1,4 @@
-//! Messages of A2A between protobuf and JSON, by the schema in `proto/`.
+//! A2A messages between protobuf and JSON, based on the schema in `proto/`.
 
 use std::sync::LazyLock;
 
@@ -10,18 +10,18 @@ use sinew_protocol::a2a::{A2aError, CoreMethod};
 
 use crate::operations::short;
 
-/// Name of the service of A2A.
+/// Name of the A2A service.
 const SERVICE: &str = "lf.a2a.v1.A2AService";
-/// Whole numbers up to this one are the same as floating-point numbers.
+/// Integers up to this value convert to floating-point numbers without loss.
 const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
 
-/// Descriptors of the schemas; the error cannot occur, because tests decode the same bytes.
+/// Descriptors of the schemas. Decoding cannot fail, because tests decode the same bytes.
 static SCHEMAS: LazyLock<Result<DescriptorPool, String>> = LazyLock::new(|| {
     let bytes: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schemas.bin"));
     DescriptorPool::decode(bytes).map_err(|error| error.to_string())
 });
 
-/// Forms of an operation's request and result.
+/// Message types of an operation's request and result.
 #[derive(Clone, Debug)]
 pub(crate) struct OperationSchema {
     pub(crate) method: CoreMethod,
@@ -31,7 +31,7 @@ pub(crate) struct OperationSchema {
 }
 
 impl OperationSchema {
-    /// The operation of this name. `None` if A2A has none.
+    /// Returns the operation with this name, or `None` if A2A does not define it.
     pub(crate) fn named(name: &str) -> Option<Self> {
         let method = CoreMethod::ALL.iter().copied().find(|method| method.wire_name() == name)?;
         let service = SCHEMAS.as_ref().ok()?.get_service_by_name(SERVICE)?;
@@ -44,7 +44,7 @@ impl OperationSchema {
         })
     }
 
-    /// The request as the JSON of A2A.
+    /// Decodes a request into A2A's JSON.
     pub(crate) fn read_request(&self, bytes: Bytes) -> Result<Value, A2aError> {
         let unreadable = |reason: String| {
             A2aError::invalid_params(format!("the message cannot be read: {}", short(&reason, 300)))
@@ -56,21 +56,21 @@ impl OperationSchema {
         Ok(request)
     }
 
-    /// A result in the JSON of A2A as a message.
+    /// Encodes a result from A2A's JSON as a message.
     pub(crate) fn word_result(&self, json: &[u8]) -> Result<Bytes, A2aError> {
         encode(&self.output, json)
             .map_err(|reason| A2aError::internal(format!("the result is not an A2A message: {reason}")))
     }
 }
 
-/// JSON as a message of this type.
+/// Encodes JSON as a message of this type.
 pub(crate) fn encode_named(name: &str, json: &[u8]) -> Result<Bytes, String> {
     let schemas = SCHEMAS.as_ref().map_err(Clone::clone)?;
     let descriptor = schemas.get_message_by_name(name).ok_or_else(|| format!("{name} is unknown"))?;
     encode(&descriptor, json)
 }
 
-/// A message in JSON without the members that have their default.
+/// Returns a message in JSON without members that have their default value.
 pub(crate) fn without_defaults(name: &str, json: &Value) -> Result<Value, String> {
     let schemas = SCHEMAS.as_ref().map_err(Clone::clone)?;
     let descriptor = schemas.get_message_by_name(name).ok_or_else(|| format!("{name} is unknown"))?;
@@ -82,21 +82,21 @@ pub(crate) fn without_defaults(name: &str, json: &Value) -> Result<Value, String
     Ok(form)
 }
 
-/// Whether the schemas have a message of this type.
+/// Returns whether the schemas define this message type.
 pub(crate) fn is_known(name: &str) -> bool {
     SCHEMAS.as_ref().is_ok_and(|schemas| schemas.get_message_by_name(name).is_some())
 }
 
 fn encode(descriptor: &MessageDescriptor, json: &[u8]) -> Result<Bytes, String> {
     let mut reader = serde_json::Deserializer::from_slice(json);
-    // Readers of A2A pass over members that they do not know.
+    // A2A clients and servers ignore unknown members.
     let options = DeserializeOptions::new().deny_unknown_fields(false);
     let message = DynamicMessage::deserialize_with_options(descriptor.clone(), &mut reader, &options);
     Ok(message.map_err(|error| error.to_string())?.encode_to_vec().into())
 }
 
-/// Gives whole numbers back their form: protobuf has floating-point numbers only in `data` and `metadata`, and 5 would
-/// become 5.0.
+/// Restores integers: protobuf has only floating-point numbers in `data` and `metadata`, so that 5
+/// becomes 5.0.
 fn restore_whole_numbers(value: &mut Value) {
     match value {
         Value::Number(number) => {
@@ -130,7 +130,7 @@ mod tests {
         assert!(OperationSchema::named("GetAgentCard").is_none());
     }
 
-    /// Requests and results are written as JSON, so that each is checked there and back.
+    /// Round-trips requests and results through JSON.
     #[test]
     fn messages_keep_their_content() {
         let check = |name: &str, sent: Value, expected: Value| {

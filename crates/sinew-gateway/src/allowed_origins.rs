@@ -1,14 +1,15 @@
-//! Origins of pages whose scripts may call a gateway.
+//! Origins of web pages whose scripts may call a gateway.
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use url::Url;
 
-/// Origins whose scripts may call.
+/// Origins of web pages whose scripts may call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AllowedOrigins(Vec<String>);
 
 impl AllowedOrigins {
-    /// Reads origins, `https://app.example.com`. Fails for anything else: a wildcard would share answers with every page.
+    /// Parses origins such as `https://app.example.com`. Rejects everything else: a wildcard would
+    /// share responses with every page.
     pub(crate) fn read(origins: &[String]) -> Result<Self, String> {
         let read = origins.iter().map(|text| {
             let wrong = || {
@@ -32,7 +33,7 @@ impl AllowedOrigins {
         self.0.is_empty()
     }
 
-    /// The origin of a request, if its scripts may call.
+    /// Returns the origin of a request if its scripts may call.
     pub(crate) fn origin_of(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let mut all = headers.get_all(header::ORIGIN).iter();
         let (origin, None) = (all.next()?, all.next()) else { return None };

@@ -1,4 +1,4 @@
-//! Calls of the latest executions, read from their records while somebody looks at the map.
+//! Calls of recent executions, read from their records while a client displays the map.
 
 use std::collections::VecDeque;
 
@@ -10,19 +10,19 @@ use sinew_operations::observed_calls::{CallCounts, calls_of};
 use sinew_protocol::ExecutionId;
 use tokio::sync::Mutex;
 
-/// Closed executions that are looked for at each question.
+/// Maximum number of closed executions examined per request.
 const LATEST_CLOSED: usize = 60;
-/// Open executions whose records are read at each question.
+/// Maximum number of open executions whose records are read per request.
 const MAX_OPEN: usize = 20;
-/// Closed executions whose calls are kept.
+/// Maximum number of closed executions whose calls are cached.
 const MAX_KEPT: usize = 500;
-/// Records that are read at once.
+/// Number of records read concurrently.
 const AT_ONCE: usize = 8;
 
-/// A closed execution: its id and its end, for one that was retried ends again.
+/// Id and end of a closed execution; a retried execution ends again.
 type ClosedKey = (String, Option<u64>);
 
-/// Calls of closed executions, the latest last.
+/// Calls of closed executions, newest last.
 #[derive(Debug, Default)]
 pub(crate) struct CallObserver(Mutex<VecDeque<(ClosedKey, CallCounts)>>);
 
@@ -60,7 +60,7 @@ impl CallObserver {
     }
 }
 
-/// Reads the calls of an execution; `None` if it was forgotten since it was listed.
+/// Reads the calls of an execution, or returns `None` if it was deleted after it was listed.
 async fn read_calls(operator: &MeshOperator, row: &ExecutionRow) -> Option<CallCounts> {
     let id = ExecutionId::parse(&row.execution).ok()?;
     let record = operator.record(&id).await.ok()?;

@@ -1,4 +1,4 @@
-//! Streams that end with the right of their caller: a key that is revoked or ends, a token that ends.
+//! Ends streams whose caller loses access because a key is revoked or expires, or a token expires.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use tokio::time::{Interval, MissedTickBehavior};
 use crate::access::CallerIdentity;
 use crate::state::GatewayState;
 
-/// Time between two looks at the right of a caller whose stream is open.
+/// Interval of access checks for an open stream.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
-/// Media types of streams.
+/// Media types of streaming responses.
 const STREAM_TYPES: [&[u8]; 2] = [b"text/event-stream", b"application/grpc"];
 
-/// Body of a stream, and the caller who may read it.
+/// Body of a stream and the caller who may read it.
 struct CallerStream {
     body: Body,
     state: Arc<GatewayState>,
@@ -28,7 +28,7 @@ struct CallerStream {
     looks: Interval,
 }
 
-/// Lets a stream end soon after its caller may not call any more; other answers stay as they are.
+/// Ends a stream soon after its caller loses access; other responses are unchanged.
 pub(crate) fn end_with_caller(
     response: Response,
     state: &Arc<GatewayState>,
@@ -42,7 +42,7 @@ pub(crate) fn end_with_caller(
     }
     let (state, caller) = (Arc::clone(state), caller.clone());
     let mut looks = tokio::time::interval(LOOK_INTERVAL);
-    // A client that reads slowly makes up for no looks.
+    // A slow reader must not cause a burst of checks.
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     response.map(|body| Body::new(CallerStream { body, state, caller, looks }))
 }

@@ -1,4 +1,4 @@
-//! Signatures of agent cards: JWS over the canonical JSON of the card, as section 8.4 of A2A has it.
+//! Signatures of agent cards: JWS over the canonical JSON of the card (A2A, section 8.4).
 
 use data_encoding::BASE64URL_NOPAD;
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use sinew_protocol::canonical_json::canonical_json;
 use crate::a2a_schema::without_defaults;
 use crate::gateway_signer::GatewaySigner;
 
-/// Required members of a card, which stay where they are empty.
+/// Required members of a card, which are kept even if they are empty.
 const REQUIRED_OF_CARD: [&str; 8] = [
     "name",
     "description",
@@ -22,10 +22,12 @@ const REQUIRED_OF_CARD: [&str; 8] = [
 /// Required members of a skill.
 const REQUIRED_OF_SKILL: [&str; 4] = ["id", "name", "description", "tags"];
 
-/// Signs a card with the key of the gateways, which `base` serves. Signatures that it had are replaced.
+/// Signs a card with the key of the gateways, which `base` serves, and replaces existing
+/// signatures.
 ///
-/// The official SDKs leave empty members out wherever they stand, the specification leaves out those that are not required.
-/// Where the two differ a card has a signature of either form: a reader accepts a card of which one signature is right.
+/// The official SDKs omit all empty members; the specification omits only those that are not
+/// required. If the two forms differ, the card has a signature for each: clients accept a card if
+/// one signature is valid.
 pub(crate) fn sign_card(card: &mut AgentCard, signer: &GatewaySigner, base: &str) {
     card.signatures = None;
     let Some(specified) = specified_form(card) else { return };
@@ -44,11 +46,12 @@ pub(crate) fn sign_card(card: &mut AgentCard, signer: &GatewaySigner, base: &str
         let signature = signer.sign(format!("{protected}.{payload}").as_bytes());
         json!({"protected": &protected, "signature": BASE64URL_NOPAD.encode(&signature)})
     };
-    // It is of the form that the types read.
+    // The JSON has the shape that the types deserialize.
     card.signatures = serde_json::from_value(forms.iter().map(signature).collect()).ok();
 }
 
-/// The card without members that have their default, but with all that are required. `None` if it is not a card.
+/// Returns the card without optional members that have their default value, or `None` if the value
+/// is not a card.
 fn specified_form(card: &AgentCard) -> Option<Value> {
     let given = serde_json::to_value(card).ok()?;
     let mut form = without_defaults("lf.a2a.v1.AgentCard", &given)
@@ -70,7 +73,7 @@ fn restore(form: &mut Map<String, Value>, given: &Value, required: &[&str]) {
     }
 }
 
-/// A value without empty texts, lists and objects. `None` if nothing is left.
+/// Returns a value without empty strings, arrays and objects, or `None` if nothing remains.
 fn without_empty(value: &Value) -> Option<Value> {
     match value {
         Value::Null => None,

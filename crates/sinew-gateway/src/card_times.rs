@@ -1,11 +1,11 @@
-//! When a gateway first showed a card, for clients that ask by time.
+//! Time at which a gateway first served a card, for conditional requests by time.
 
 use std::time::SystemTime;
 
-/// Cards whose time is kept.
+/// Maximum number of cards whose time is cached.
 const MAX_CARDS: u64 = 10_000;
 
-/// Times of cards, by tag. Another gateway has seen a card at another time: the tag tells whether it is the same.
+/// Times of cards, by tag. Times differ between gateways; the tag identifies the card.
 #[derive(Debug)]
 pub(crate) struct CardTimes(moka::sync::Cache<String, SystemTime>);
 
@@ -16,7 +16,7 @@ impl Default for CardTimes {
 }
 
 impl CardTimes {
-    /// When the card with this tag was first shown: now, if it never was.
+    /// Returns when the card with this tag was first served, or now if it is new.
     pub(crate) fn first_shown(&self, tag: &str) -> SystemTime {
         if let Some(known) = self.0.get(tag) {
             return known;

@@ -1,4 +1,5 @@
-//! Agent cards as a gateway shows them: the mesh as one agent, and each agent with its HTTP interfaces.
+//! Agent cards that a gateway serves: the mesh as one agent, and each agent with its HTTP
+//! interfaces.
 
 use std::collections::BTreeMap;
 
@@ -21,20 +22,21 @@ use crate::options::GrpcAddressForm;
 use crate::protected_resource::scope_of;
 use crate::state::GatewayState;
 
-/// Words before the name of an agent in `tenant` of a gRPC call.
+/// Prefix of an agent's name in `tenant` of a gRPC call.
 pub(crate) const AGENT_TENANT: &str = "agents/";
-/// How long clients may keep a card, in seconds. Agents come and go, so not long.
+/// Cache lifetime of a card in seconds; short because agents start and stop.
 const MAX_AGE_SECONDS: u32 = 30;
-/// Skills on the card of a mesh.
+/// Maximum number of skills on the card of a mesh.
 const MAX_SKILLS: usize = 1_000;
 /// Protocol names of A2A's bindings over HTTP.
 const HTTP_BINDINGS: [&str; 2] = ["JSONRPC", "HTTP+JSON"];
 /// Protocol name of A2A's gRPC binding.
 const GRPC_BINDING: &str = "GRPC";
-/// Characters of a name that stand in a path as they are.
+/// Characters of a name that are not escaped in a path.
 const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// The card of an endpoint, as far as these operations offer it. `None` if its agent has gone.
+/// Returns the card of an endpoint as these operations expose it, or `None` if its agent no longer
+/// exists.
 pub(crate) fn card_of(
     state: &GatewayState,
     operations: &A2aOperations,
@@ -54,7 +56,7 @@ pub(crate) fn card_of(
     Some(card)
 }
 
-/// Says which credentials the gateway asks for.
+/// Declares the credentials that the gateway requires.
 fn require_credentials(card: &mut AgentCard, issuers: &[String]) {
     card.capabilities.extended_agent_card = Some(true);
     let mut schemes = serde_json::Map::new();
@@ -68,19 +70,19 @@ fn require_credentials(card: &mut AgentCard, issuers: &[String]) {
         let scheme = json!({"openIdConnectSecurityScheme": {"openIdConnectUrl": address}});
         schemes.insert(format!("openid{}", nth + 1), scheme);
     }
-    // A key has its role by itself; a token has it by its scope.
+    // A key has its role by definition; a token gets it from its scope.
     let scopes = |name: &str| match name {
         "bearer" => Vec::new(),
         _ => vec![scope_of(AccessRole::Client)],
     };
     let one_of = schemes.keys().map(|name| json!({"schemes": {name: {"list": scopes(name)}}}));
     let one_of: Vec<Value> = one_of.collect();
-    // Both are of the form that the types read.
+    // The JSON has the shape that the types deserialize.
     card.security_schemes = serde_json::from_value(Value::Object(schemes)).ok();
     card.security_requirements = serde_json::from_value(Value::Array(one_of)).ok();
 }
 
-/// The card of the whole mesh: a skill for each workflow and agent that is offered.
+/// Builds the card of the whole mesh, with a skill for each exposed workflow and agent.
 fn mesh_card(operations: &A2aOperations, base: &str, grpc: Option<GrpcAddressForm>) -> AgentCard {
     let offered = operations.offered();
     let namespace = operations.mesh_namespace();
@@ -127,8 +129,9 @@ fn mesh_card(operations: &A2aOperations, base: &str, grpc: Option<GrpcAddressFor
     }
 }
 
-/// The card of one agent. It names the interfaces of this gateway only: clients over HTTP cannot use the agent's own, and
-/// some refuse a card that names one. Its signature covered those, so the gateway's own replaces it.
+/// Builds the card of one agent. It lists only this gateway's interfaces: HTTP clients cannot use
+/// the agent's own, and some reject a card that lists one. The agent's signature covered those, so
+/// the gateway's signature replaces it.
 fn agent_card(
     operations: &A2aOperations,
     mut card: AgentCard,
@@ -146,23 +149,23 @@ fn agent_card(
     card
 }
 
-/// Readers of a card, whom caches have to tell apart.
+/// Scope of a card, which caches have to distinguish.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CardReaders {
-    /// The card is the same for everybody.
+    /// All callers get the same card.
     Everybody,
-    /// The card shows what its caller may see.
+    /// Each caller gets a card with what it may see.
     EachCaller,
 }
 
-/// A card as a response: with its tag, and without a body for a client that has it.
+/// Returns a card with its tag, without a body for a client that has it cached.
 pub(crate) fn respond(
     card: &AgentCard,
     request: &HeaderMap,
     times: &CardTimes,
     readers: CardReaders,
 ) -> Response {
-    // Plain data with text keys can always be written.
+    // Plain data with string keys always serializes.
     let body = serde_json::to_vec(card).unwrap_or_default();
     let tag = format!("\"{}\"", &sha256(&body)[..32]);
     let known = request.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
@@ -197,7 +200,8 @@ pub(crate) fn respond(
     response
 }
 
-/// The interfaces of the mesh, or of one agent. gRPC has one path for all, so a member of its requests names the agent.
+/// Lists the interfaces of the mesh or of one agent. All agents share one gRPC path, so a member of
+/// the request names the agent.
 fn interfaces(
     base: &str,
     path: &str,
@@ -219,7 +223,8 @@ fn interfaces(
     all
 }
 
-/// Address of gRPC. `None` for a gateway whose public address has a path: calls of gRPC have none.
+/// Returns the gRPC address, or `None` if the gateway's public address has a path, which gRPC calls
+/// cannot have.
 fn grpc_address(base: &str, form: GrpcAddressForm) -> Option<String> {
     let url: Url = base.parse().ok().filter(|url: &Url| matches!(url.path(), "" | "/"))?;
     let authority = format!("{}:{}", url.host_str()?, url.port_or_known_default()?);
@@ -229,7 +234,7 @@ fn grpc_address(base: &str, form: GrpcAddressForm) -> Option<String> {
     })
 }
 
-/// An agent as a skill of its mesh.
+/// Describes an agent as a skill of its mesh.
 fn skill_of(card: &AgentCard) -> AgentSkill {
     let kind = match card::extension_params(card, AGENT_TYPE).and_then(|params| params.get("type")?.as_str())
     {

@@ -1,4 +1,4 @@
-//! The web console on a gateway: its pages ask the API within the process.
+//! The web console on a gateway: its pages call the API within the process.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use crate::request_permits::WeakRequestPermits;
 use crate::routes::api_router;
 use crate::state::GatewayState;
 
-/// Routes of the console of this gateway.
+/// Returns the routes of this gateway's console.
 pub(crate) fn console_of<S: Clone + Send + Sync + 'static>(
     state: &Arc<GatewayState>,
     mode: ConsoleMode,
 ) -> Router<S> {
     let api = api_router(state);
     let port = ApiPort::new(move |page: &Extensions, mut request: Request| {
-        // The page's request passed the guard; what it asks is asked by the same caller.
+        // The page's request passed the guard; its API requests have the same caller.
         if let Some(caller) = CallerIdentity::of(page) {
             request.extensions_mut().insert(caller.clone());
         }
@@ -56,11 +56,11 @@ pub(crate) fn console_of<S: Clone + Send + Sync + 'static>(
             Box::pin(async move { state.authenticator.end_session(&cookie).await })
         })
     });
-    // `with_state` gives the router any state it is merged into.
+    // `with_state` adapts the router to the state of the router that it is merged into.
     console_router(ConsoleOptions { api: port, mode, is_secure, sign_in }).with_state(())
 }
 
-/// Sign-in at the OpenID provider of a gateway.
+/// Sign-in with a gateway's OpenID provider.
 struct OpenIdSignIn {
     state: Arc<GatewayState>,
 }
@@ -70,7 +70,7 @@ impl OpenIdSignIn {
         Arc::new(Self { state: Arc::clone(state) })
     }
 
-    /// Address to which the provider sends the browser back.
+    /// Returns the address to which the provider redirects the browser.
     fn redirect(&self, headers: &HeaderMap, uri: &Uri) -> String {
         format!("{}{PROVIDER_RETURN}", self.state.base_url(headers, uri))
     }

@@ -1,6 +1,7 @@
-//! Pages of other origins whose scripts may call a gateway (CORS). None may unless the operator names its origin.
+//! Cross-origin requests from browser scripts (CORS). Only origins that the operator names are
+//! allowed.
 //!
-//! Cookies are never shared with other origins: scripts there present a key or token of their own.
+//! Cookies are never shared with other origins: scripts there present their own key or token.
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -9,35 +10,36 @@ use axum::response::{IntoResponse, Response};
 use crate::guard::check_host;
 use crate::state::GatewayState;
 
-/// Methods of the routes of a gateway.
+/// Methods of a gateway's routes.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
-/// Headers that clients of A2A, MCP and the REST API send.
+/// Headers that A2A, MCP and REST clients send.
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, accept, a2a-version, a2a-extensions, if-none-match, idempotency-key, last-event-id, \
      mcp-protocol-version, mcp-method, mcp-name, mcp-session-id, range, traceparent, tracestate",
 );
-/// Headers of answers that scripts may read.
+/// Response headers that scripts may read.
 const ANSWER_HEADERS: HeaderValue = HeaderValue::from_static(
     "a2a-version, a2a-extensions, content-range, etag, location, mcp-protocol-version, mcp-session-id, retry-after, \
      www-authenticate",
 );
-/// Seconds for which a browser need not ask again.
+/// Seconds for which a browser caches a preflight response.
 const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// Where the script of a request comes from, at a gateway that shares with some origins.
+/// Origin of a request's script, on a gateway that allows cross-origin requests.
 pub(crate) struct SharedOrigin {
-    /// Origin, if it may read the answer.
+    /// The origin if it may read the response.
     origin: Option<HeaderValue>,
 }
 
 impl SharedOrigin {
-    /// The origin of a request. `None` at a gateway that shares with no origin.
+    /// Returns the origin of a request, or `None` on a gateway that allows no origin.
     pub(crate) fn of(state: &GatewayState, request: &Request) -> Option<Self> {
         let shares = !state.origins.is_empty();
         shares.then(|| Self { origin: state.origins.origin_of(request.headers()) })
     }
 
-    /// Whether a request is a preflight: a browser asks whether a script may call.
+    /// Returns whether a request is a preflight, by which a browser checks whether a script may
+    /// call.
     pub(crate) fn is_preflight(&self, request: &Request) -> bool {
         self.origin.is_some()
             && *request.method() == Method::OPTIONS
@@ -52,7 +54,7 @@ impl SharedOrigin {
         }
     }
 
-    /// Marks an answer for the script.
+    /// Adds the CORS headers to a response.
     pub(crate) fn marked(self, mut response: Response) -> Response {
         let headers = response.headers_mut();
         headers.append(header::VARY, HeaderValue::from_static("origin"));

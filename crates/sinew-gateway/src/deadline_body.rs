@@ -1,4 +1,4 @@
-//! Bodies of requests that must arrive in time, whoever reads them.
+//! Request bodies with a deadline, independent of their reader.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,19 +9,19 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Sleep;
 
-/// A body that fails if it has not arrived within its time.
+/// A body that fails if it is not complete by its deadline.
 pub(crate) struct DeadlineBody {
     body: Body,
     end: Pin<Box<Sleep>>,
 }
 
-/// The body did not arrive in time.
+/// The body was not complete by its deadline.
 #[derive(Debug, thiserror::Error)]
 #[error("the body did not arrive in time")]
 struct BodyTooLate;
 
 impl DeadlineBody {
-    /// The same body with a time to arrive in. A body that is empty stays as it is.
+    /// Adds a deadline to a body. An empty body is returned unchanged.
     pub(crate) fn wrap(body: Body, limit: Duration) -> Body {
         if body.is_end_stream() {
             return body;

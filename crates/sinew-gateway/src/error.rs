@@ -1,4 +1,4 @@
-//! Errors that keep a gateway from starting.
+//! Errors that prevent a gateway from starting.
 
 use std::net::SocketAddr;
 
@@ -6,17 +6,17 @@ use sinew_executor::client::ClientError;
 use sinew_mesh::MeshError;
 use sinew_protocol::code;
 
-/// Reason why a gateway does not serve.
+/// Reason why a gateway does not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayError {
-    /// The mesh.
+    /// The mesh reported an error.
     #[error(transparent)]
     Mesh(#[from] MeshError),
-    /// The client of the mesh.
+    /// The client of the mesh reported an error.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The address cannot be listened on.
+    /// The gateway cannot listen on the address.
     #[error("the gateway cannot listen on {address}: {error}")]
     Listen {
         /// The address.
@@ -24,13 +24,13 @@ pub enum GatewayError {
         /// Reason given by the system.
         error: std::io::Error,
     },
-    /// The first messages of a client of MCP over pipes.
+    /// The MCP handshake over standard input and output failed.
     #[error("the MCP handshake with the client failed: {reason}")]
     Handshake {
-        /// Reason given by the library.
+        /// Reason given by the MCP library.
         reason: String,
     },
-    /// Other machines could call, and their callers or connections would not be protected.
+    /// Other machines could connect without credentials or without encryption.
     #[error("{address} is reachable from other machines, and the gateway {lacks}")]
     Open {
         /// The address.
@@ -38,13 +38,13 @@ pub enum GatewayError {
         /// Protection that is missing.
         lacks: &'static str,
     },
-    /// Certificate or key cannot be used.
+    /// The certificate or key is invalid.
     #[error("cannot set up TLS: {reason}")]
     Tls {
-        /// File, and what is wrong with it.
+        /// File, and its defect.
         reason: String,
     },
-    /// A setting cannot be used.
+    /// A setting is invalid.
     #[error("{setting}: {reason}")]
     Setting {
         /// Name of the setting.
@@ -52,18 +52,18 @@ pub enum GatewayError {
         /// Defect of the setting.
         reason: String,
     },
-    /// An OpenID provider cannot be used.
+    /// An OpenID provider is unusable.
     #[error("the OpenID provider {issuer} cannot be used: {reason}")]
     Provider {
         /// Address of the provider.
         issuer: String,
-        /// Reason why it cannot be used.
+        /// Reason why it is unusable.
         reason: String,
     },
 }
 
 impl GatewayError {
-    /// The operator code.
+    /// Returns the error code.
     pub fn code(&self) -> &str {
         match self {
             Self::Mesh(error) => error.code(),

@@ -1,4 +1,4 @@
-//! A gateway: started on a mesh, stopped by draining.
+//! Starts a gateway on a mesh and stops it by draining.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,23 +32,23 @@ use crate::traffic_meter::TrafficMeter;
 use crate::webhook_triggers::WebhookTriggers;
 use crate::{console_mount, routes, server};
 
-/// A gateway that serves. Dropping it stops it at once; [`Gateway::drain`] lets requests end.
+/// A running gateway. Dropping it stops it immediately; [`Gateway::drain`] completes open requests.
 #[derive(Debug)]
 pub struct Gateway {
     address: SocketAddr,
     is_tls: bool,
-    /// Address for others, without a slash at its end.
+    /// Address for clients, without a trailing slash.
     own_url: String,
     draining: CancellationToken,
     serving: Option<JoinHandle<()>>,
-    /// Delivers push notifications for as long as the gateway lives.
+    /// Delivers push notifications while the gateway runs.
     pushes: Option<PushDispatcher>,
     _drain_timer: AbortOnDropHandle<()>,
 }
 
 impl Gateway {
-    /// Serves the mesh. Fails for an address that other machines reach, unless callers need credentials and their connections
-    /// are protected.
+    /// Starts a gateway for the mesh. Fails for an address that other machines can reach, unless
+    /// callers need credentials and connections are protected.
     pub async fn start(mesh: Mesh, options: GatewayOptions) -> Result<Self, GatewayError> {
         check_protection(&options)?;
         let origins = AllowedOrigins::read(&options.cors_origins)
@@ -128,27 +128,29 @@ impl Gateway {
         Ok(Self { address, is_tls, own_url, draining, serving, pushes, _drain_timer: drain_timer })
     }
 
-    /// Address that it listens on.
+    /// Returns the address on which the gateway listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Address of the gateway as its own machine reaches it, without a slash at its end.
+    /// Returns the gateway's address on its own machine, without a trailing slash.
     pub fn base_url(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// Address that others use, without a slash at its end: the public one, else one with a name that requests may have.
+    /// Returns the address for clients, without a trailing slash: the public one, otherwise one
+    /// with an allowed host name.
     pub fn own_url(&self) -> &str {
         &self.own_url
     }
 
-    /// Takes no new connections, ends streams with a hint how to go on, and waits for what is being answered.
+    /// Accepts no new connections, ends streams with a hint how to resume, and completes open
+    /// requests.
     pub async fn drain(mut self) {
         self.draining.cancel();
         if let Some(serving) = self.serving.take() {
-            // A panic of the server was reported where it happened.
+            // A panic of the server was already reported.
             let _ = serving.await;
         }
         if let Some(pushes) = self.pushes.take() {
@@ -165,11 +167,11 @@ impl Drop for Gateway {
     }
 }
 
-/// Records of the mesh that a gateway reads, beside keys.
+/// Records of the mesh that a gateway reads, besides keys.
 struct GatewayRecords {
     webhooks: WebhookTriggers,
     signer: Arc<GatewaySigner>,
-    /// Reaches webhooks of callers.
+    /// Client for webhooks of callers.
     web: WebClient,
 }
 
@@ -184,7 +186,8 @@ impl GatewayRecords {
     }
 }
 
-/// Refuses to be open to other machines without a check of callers, or over connections that anybody can read.
+/// Rejects an address that other machines can reach if callers are not authenticated or connections
+/// can be intercepted.
 fn check_protection(options: &GatewayOptions) -> Result<(), GatewayError> {
     let open = |lacks| Err(GatewayError::Open { address: options.listen, lacks });
     if options.listen.ip().is_loopback() {
@@ -199,8 +202,9 @@ fn check_protection(options: &GatewayOptions) -> Result<(), GatewayError> {
     Ok(())
 }
 
-/// The address under which others reach the gateway, without a slash at its end: the public one, else a name that requests may
-/// have, unless it listens on this machine only, else where it listens.
+/// Returns the gateway's address for clients, without a trailing slash: the public one; otherwise
+/// one with an allowed host name, unless the gateway listens on loopback only; otherwise the listen
+/// address.
 fn own_url(options: &GatewayOptions, scheme: &str, address: SocketAddr) -> String {
     if let Some(url) = &options.public_url {
         return url.trim_end_matches('/').to_owned();
@@ -208,13 +212,14 @@ fn own_url(options: &GatewayOptions, scheme: &str, address: SocketAddr) -> Strin
     let port = address.port();
     match (options.hosts.first(), address.ip()) {
         (Some(host), ip) if !ip.is_loopback() => format!("{scheme}://{host}:{port}"),
-        // Requests to an address that stands for all addresses are refused.
+        // Requests to an unspecified address are rejected.
         (None, ip) if ip.is_unspecified() => format!("{scheme}://localhost:{port}"),
         _ => format!("{scheme}://{address}"),
     }
 }
 
-/// The names that requests may have: those of the options, and the host of the public address.
+/// Returns the host names that requests may use: those of the options, and the host of the public
+/// address.
 fn hosts_of(options: &GatewayOptions) -> Vec<String> {
     let mut hosts = options.hosts.clone();
     let public = options.public_url.as_deref().and_then(|url| url.parse::<axum::http::Uri>().ok());

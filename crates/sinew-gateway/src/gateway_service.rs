@@ -1,4 +1,5 @@
-//! The way of a request to its route and back: figures, shared origins, the guard, and refusals in the client's form.
+//! The path of a request to its route and back: metrics, shared origins, the guard, and refusals in
+//! the client's format.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -25,28 +26,28 @@ use crate::http_error::HttpProblem;
 use crate::request_metrics::MeasuredRequest;
 use crate::state::GatewayState;
 
-/// Answers the requests of one connection. The steps are plain functions: each layer around a router would put every request
-/// and every answer on the heap once more.
+/// Answers the requests of one connection. The steps are plain functions: each layer around a
+/// router would allocate every request and response once more.
 #[derive(Clone)]
 pub(crate) struct GatewayService {
     state: Arc<GatewayState>,
     routes: Router,
-    /// Threads for pages, the API and MCP.
+    /// Threads for console pages, the API and MCP.
     page_threads: Option<Handle>,
-    /// Names in the certificate of the client.
+    /// Names in the client's certificate.
     names: Option<PeerNames>,
     /// Cancelled when the first request of the connection has arrived.
     begun: CancellationToken,
 }
 
 impl GatewayService {
-    /// A service of these routes, for clients without a certificate.
+    /// Creates a service of these routes for clients without a certificate.
     pub(crate) fn new(state: Arc<GatewayState>, routes: Router, page_threads: Option<Handle>) -> Self {
         Self { state, routes, page_threads, names: None, begun: CancellationToken::new() }
     }
 
-    /// The same service for one connection, whose client has these names in its certificate. The token is cancelled when the
-    /// first request has arrived.
+    /// Returns the service for one connection, whose client has these names in its certificate.
+    /// Cancels the token when the first request has arrived.
     pub(crate) fn for_connection(self, names: Option<PeerNames>, begun: CancellationToken) -> Self {
         Self { names, begun, ..self }
     }
@@ -81,7 +82,7 @@ impl GatewayService {
     }
 }
 
-/// Answers a request on other threads. A client that goes away ends the work.
+/// Answers a request on other threads. The work is cancelled if the client disconnects.
 async fn answer_on(threads: &Handle, state: Arc<GatewayState>, routes: Router, request: Request) -> Response {
     let work = threads.spawn(async move { answer_allowed(&state, routes, request).await });
     AbortOnDropHandle::new(work).await.unwrap_or_else(|error| {

@@ -1,4 +1,5 @@
-//! The door: which hosts and origins a request may name, who calls, and how many requests are open.
+//! Admits requests to the routes: checks host and origin, identifies the caller and limits open
+//! requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,21 +28,21 @@ use crate::state::GatewayState;
 /// Names of the loopback interface.
 const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Statuses of routes that refuse what is too much.
+/// Statuses of routes that reject a request because a limit is exceeded.
 const EXCESS: [StatusCode; 3] =
     [StatusCode::PAYLOAD_TOO_LARGE, StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
-/// Bytes of the largest form of the console.
+/// Maximum size of a console form.
 const MAX_FORM_BYTES: usize = 64 << 20;
 
-/// Pause before a request with an unknown key is refused.
+/// Delay before a request with an unknown key is rejected.
 const GUESS_PAUSE: Duration = Duration::from_millis(250);
-/// Requests with unknown keys that are refused at once.
+/// Maximum number of requests with unknown keys that are delayed concurrently.
 pub(crate) const MAX_GUESSES: usize = 64;
-/// Bytes of the longest body that is read although its request is refused, and how long it may take.
+/// Maximum body size that is read although the request is rejected, and the time limit.
 const MAX_REFUSED_BYTES: usize = 64 << 10;
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Lets a request through to the routes, with its caller, or refuses it.
+/// Passes a request to the routes with its caller, or rejects it.
 pub(crate) async fn answer_allowed(
     state: &Arc<GatewayState>,
     mut routes: Router,
@@ -64,7 +65,7 @@ pub(crate) async fn answer_allowed(
         Err(refusal) => {
             read_refused(parts.version, body).await;
             if refusal == AccessRefusal::UnknownKey {
-                // A caller that tries secrets waits, and keeps no place of others meanwhile.
+                // A caller that guesses keys waits, without holding a permit that others need.
                 drop(in_flight);
                 let _place = state.guess_places.acquire().await;
                 tokio::time::sleep(GUESS_PAUSE).await;
@@ -83,7 +84,7 @@ pub(crate) async fn answer_allowed(
     if let Some(most) = permit.body_bytes() {
         body = Body::new(Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX)));
     }
-    // Forms of the console hold exports and files; the API counts its own bodies.
+    // Console forms contain exports and files; the API limits its own bodies.
     let is_page = parts.uri.path().starts_with(sinew_console::BASE);
     let taken = if is_page { state.take_body_places(&body, MAX_FORM_BYTES) } else { Ok(None) };
     let body_places = match taken {
@@ -96,7 +97,7 @@ pub(crate) async fn answer_allowed(
     };
     let places = RequestPermits::new(in_flight, permit, body_places);
     let mode = if caller.role == AccessRole::Operator { ConsoleMode::ReadOnly } else { ConsoleMode::Full };
-    // Of a long name only a digest is known.
+    // Only a digest of a long name is known.
     let name = caller.token.name().unwrap_or_else(|| caller.token.to_string());
     parts.extensions.insert(ConsoleCaller { name, mode });
     parts.extensions.insert(caller.clone());
@@ -116,8 +117,8 @@ pub(crate) async fn answer_allowed(
     })
 }
 
-/// Reads a short body of a request that is refused. A stream of HTTP/2 whose body nobody read is reset behind its answer, and
-/// clients such as curl 7.88 then lose the answer.
+/// Reads a short body of a rejected request. HTTP/2 resets a stream whose body was not read after
+/// the response, and clients such as curl 7.88 then lose the response.
 pub(crate) async fn read_refused(version: Version, body: Body) {
     if version == Version::HTTP_2 {
         let read = Limited::new(body, MAX_REFUSED_BYTES).collect();
@@ -125,7 +126,7 @@ pub(crate) async fn read_refused(version: Version, body: Body) {
     }
 }
 
-/// The answer of the routes.
+/// Calls the routes.
 async fn answer(routes: &mut Router, request: Request) -> Response {
     match routes.call(request).await {
         Ok(response) => response,
@@ -133,7 +134,8 @@ async fn answer(routes: &mut Router, request: Request) -> Response {
     }
 }
 
-/// Lets a stream count among those of its caller until it ends. `None` for one too many.
+/// Counts a stream against its caller's limit until it ends. Returns `None` if the limit is
+/// reached.
 fn count_stream(response: Response, permit: &CallerPermit) -> Option<Response> {
     let content_type = response.headers().get(header::CONTENT_TYPE);
     let is_events = content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"));
@@ -150,7 +152,7 @@ fn count_stream(response: Response, permit: &CallerPermit) -> Option<Response> {
     Some(Response::from_parts(parts, Body::new(body)))
 }
 
-/// Refuses a request whose credentials are missing or do not open.
+/// Rejects a request whose credentials are missing or invalid.
 pub(crate) fn refuse_credentials(
     state: &GatewayState,
     refusal: &AccessRefusal,
@@ -170,7 +172,7 @@ pub(crate) fn refuse_credentials(
     response
 }
 
-/// Refuses work that needs another role.
+/// Rejects a request that requires another role.
 pub(crate) fn refuse_role(
     state: &GatewayState,
     caller: &CallerIdentity,
@@ -183,7 +185,7 @@ pub(crate) fn refuse_role(
     let text = format!("this requires a key with the role {}", needed.as_str());
     let problem = HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED, text);
     let mut response = problem.into_response();
-    // The owner of a key cannot ask for another role; the owner of a token can.
+    // The owner of a key cannot request another role; the owner of a token can.
     if caller.key.is_none() && !state.authenticator.issuers().is_empty() {
         let challenge = challenge(state, headers, uri, Some("insufficient_scope"), needed);
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
@@ -191,7 +193,7 @@ pub(crate) fn refuse_role(
     response
 }
 
-/// Refuses a request beyond the limits of its caller.
+/// Rejects a request that exceeds its caller's limits.
 fn refuse_excess(caller: &CallerIdentity, path: &str, refusal: MeterRefusal) -> Response {
     log_limited!(info, path, caller = %caller.label(), ?refusal, "rejected a request");
     let (text, seconds) = match refusal {
@@ -202,13 +204,14 @@ fn refuse_excess(caller: &CallerIdentity, path: &str, refusal: MeterRefusal) -> 
     ([(header::RETRY_AFTER, seconds.to_string())], problem).into_response()
 }
 
-/// Refuses names that are not of this gateway: a page elsewhere could have a browser send requests here (DNS rebinding).
+/// Rejects host names that are not this gateway's: a foreign page could otherwise make a browser
+/// send requests here (DNS rebinding).
 pub(crate) fn check_host(state: &GatewayState, headers: &HeaderMap, uri: &Uri) -> Result<(), HttpProblem> {
     let named = headers.get(header::HOST).and_then(|value| value.to_str().ok());
     let target = uri.authority().map(Authority::as_str);
     let address = named.or(target);
     let host = address.and_then(host_of);
-    // Readers that name a host in two ways would disagree on which one counts.
+    // Readers would disagree about which of two different host names applies.
     let disagree = named.zip(target).is_some_and(|(named, target)| !named.eq_ignore_ascii_case(target));
     let is_ours = |host: &str| {
         LOOPBACK_HOSTS.contains(&host) || state.hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host))
@@ -222,11 +225,11 @@ pub(crate) fn check_host(state: &GatewayState, headers: &HeaderMap, uri: &Uri) -
     if state.origins.origin_of(headers).is_some() {
         return Ok(());
     }
-    // A page on another port or scheme of the same host is another page.
+    // A page on another port or scheme of the same host has another origin.
     let scheme = if state.is_tls { "https" } else { "http" };
     let own = [state.public_url.clone(), address.map(|address| format!("{scheme}://{address}"))];
     let named = origin.to_str().ok().and_then(origin_of);
-    // A proxy in front of a name that the operator gave speaks TLS.
+    // A proxy in front of a configured host name terminates TLS.
     let hosts = state.hosts.iter().map(|host| format!("https://{host}"));
     let own = own.into_iter().flatten().chain(hosts).find(|own| origin_of(own) == named);
     if named.is_some() && own.is_some() {
@@ -235,13 +238,13 @@ pub(crate) fn check_host(state: &GatewayState, headers: &HeaderMap, uri: &Uri) -
     refused("the Origin of the request is not allowed; add it with `--host NAME` or `--cors-origin ORIGIN`")
 }
 
-/// The origin of an address: scheme, host and port. `None` for one without a host.
+/// Returns the origin of an address (scheme, host and port), or `None` if it has no host.
 fn origin_of(address: &str) -> Option<String> {
     let url = url::Url::parse(address).ok().filter(url::Url::has_host)?;
     Some(url.origin().ascii_serialization())
 }
 
-/// The host of an authority, in lower case, without port and brackets.
+/// Returns the host of an authority in lower case, without port and brackets.
 fn host_of(authority: &str) -> Option<String> {
     let authority: Authority = authority.parse().ok()?;
     if authority.as_str().contains('@') {

@@ -1,4 +1,4 @@
-//! Refusals outside A2A as `application/problem+json` (RFC 9457), with the operator code.
+//! Errors outside A2A as `application/problem+json` (RFC 9457), with the error code.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -10,17 +10,17 @@ use sinew_protocol::code::{self, Code};
 /// Media type of problem details.
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// Seconds after which a client may repeat a request that was refused for now.
+/// Seconds after which a client may retry a request that was rejected temporarily.
 pub(crate) const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
-/// A refusal with its HTTP status and operator code.
+/// An error response with its HTTP status and error code.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpProblem {
     status: StatusCode,
     code: String,
     detail: String,
     hint: Option<String>,
-    /// Findings in a file that was sent.
+    /// Findings in an uploaded file.
     findings: Option<Box<Value>>,
 }
 
@@ -51,7 +51,7 @@ impl HttpProblem {
         Self::coded(status, code.as_str(), detail)
     }
 
-    /// A refusal with a code that came as text.
+    /// Creates a response from a code given as text.
     pub(crate) fn coded(status: StatusCode, code: &str, detail: impl Into<String>) -> Self {
         Self { status, code: code.to_owned(), detail: detail.into(), hint: None, findings: None }
     }
@@ -64,7 +64,7 @@ impl HttpProblem {
         Self { findings: findings.map(Box::new), ..self }
     }
 
-    /// The path leads to no route, or to an agent that is not offered.
+    /// Reports that the path matches no route or no exposed agent.
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, code::GATEWAY_PATH_UNKNOWN, detail)
     }
@@ -81,7 +81,7 @@ impl IntoResponse for HttpProblem {
             hint: self.hint.as_deref(),
             findings: self.findings.as_deref(),
         };
-        // Plain data with text keys can always be written.
+        // Plain data with string keys always serializes.
         let body = serde_json::to_vec(&body).unwrap_or_default();
         let mut response = (self.status, body).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON);

@@ -27,7 +27,7 @@ pub(crate) async fn serve(
 ) -> Response {
     let (parts, body) = request.into_parts();
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    // A body of another kind is not looked at, so there is no id to answer with.
+    // A body of another media type is not parsed, so no id is available for the response.
     if !is_json(content_type) {
         return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response();
     }
@@ -83,7 +83,7 @@ async fn perform(
     a2a_request::perform(state, caller, parts, endpoint, (method, params)).await
 }
 
-/// Events as JSON-RPC responses to the call that opened the stream.
+/// Encodes events as JSON-RPC responses to the call that opened the stream.
 struct RpcEncoder {
     id: Value,
 }

@@ -1,4 +1,4 @@
-//! Layouts of the last large drawings, by plan and opened parts.
+//! Layouts of recent large drawings, by plan and opened parts.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,22 +6,22 @@ use std::sync::Arc;
 use sinew_diagram::PlacedDrawing;
 use tokio::sync::Mutex;
 
-/// Layouts that are kept.
+/// Maximum number of cached layouts.
 const MAX_LAYOUTS: usize = 8;
 
-/// Layouts of the last drawings.
+/// Layouts of recent drawings.
 #[derive(Debug, Default)]
 pub(crate) struct LayoutCache(Mutex<VecDeque<(String, Arc<PlacedDrawing>)>>);
 
 impl LayoutCache {
-    /// Returns the layout under a key, if it is kept.
+    /// Returns the layout with this key if it is cached.
     pub(crate) async fn find(&self, key: &str) -> Option<Arc<PlacedDrawing>> {
         let kept = self.0.lock().await;
         kept.iter().find(|(known, _)| known == key).map(|(_, placed)| Arc::clone(placed))
     }
 
-    /// Returns the layout under a key, made now unless it is kept. Requests for several parts of one drawing come at once: the
-    /// first makes the layout, the others wait for it.
+    /// Returns the layout with this key, and computes it if necessary. Parts of one drawing are
+    /// requested concurrently: the first request computes the layout, and the others wait for it.
     pub(crate) async fn find_or_make<E>(
         &self,
         key: String,

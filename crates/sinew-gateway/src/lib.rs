@@ -1,10 +1,11 @@
-//! A mesh for programs without NATS: they find and call its workflows and agents over HTTP, or over pipes.
+//! Access to a mesh without NATS: find and call its workflows and agents over HTTP or standard
+//! input and output.
 //!
 //! Place in the flow: a request over HTTP becomes one [`operations::A2aOperations`] call, which becomes requests on the
 //! mesh under the caller's own name. Each binding of A2A, and MCP, is a thin translation around that one interface.
 //!
-//! It never decides what a workflow does, and never keeps state: what must last lies on the mesh, so any number of
-//! gateways stand beside each other and any of them answers.
+//! It never decides what a workflow does, and never keeps state: durable state is stored on the
+//! mesh, so any gateway can answer any request.
 
 mod a2a_request;
 mod a2a_schema;

@@ -10,76 +10,82 @@ use sinew_executor::service::Adapters;
 use sinew_protocol::access::KeyLimits;
 use tokio::runtime::Handle;
 
-/// Port that a gateway listens on unless told otherwise.
+/// Default port of a gateway.
 pub const DEFAULT_PORT: u16 = 8234;
 
-/// Callers that a gateway lets in.
+/// Authentication settings of a gateway.
 #[derive(Clone, Debug, Default)]
 pub struct AccessOptions {
-    /// Whether requests need credentials. Without, requests from this machine have the rights of the gateway's own user.
+    /// Whether requests need credentials. If not, requests from this machine have the rights of the
+    /// gateway's own user.
     pub is_required: bool,
-    /// OpenID providers whose tokens open, beside keys.
+    /// OpenID providers whose tokens are accepted, in addition to keys.
     pub oidc: Vec<OidcOptions>,
-    /// Limits of callers whose key has none of its own.
+    /// Limits of callers whose key has no limits.
     pub limits: KeyLimits,
 }
 
 /// Protection of the connections to a gateway.
 #[derive(Clone, Debug, Default)]
 pub enum TransportSecurity {
-    /// None: for the loopback interface.
+    /// No protection: for the loopback interface.
     #[default]
     Plain,
-    /// None here: a proxy before the gateway speaks TLS, and nobody else reaches the address.
+    /// No protection here: a proxy in front of the gateway terminates TLS, and only the proxy can
+    /// reach the address.
     PlainBehindProxy,
     /// TLS.
     Tls(TlsFiles),
 }
 
-/// Files of TLS in PEM. They are read again when they change.
+/// TLS files in PEM format. They are reloaded when they change.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// Chain of certificates, the gateway's own first.
+    /// Certificate chain, the gateway's own certificate first.
     pub certificate: PathBuf,
-    /// Key of the certificate.
+    /// Private key of the certificate.
     pub key: PathBuf,
-    /// Authorities of client certificates. `None`: clients are not asked for one.
+    /// Certificate authorities of client certificates. `None`: client certificates are not
+    /// requested.
     pub client_authorities: Option<PathBuf>,
 }
 
 /// Settings of a gateway.
 #[derive(Clone)]
 pub struct GatewayOptions {
-    /// Address to listen on; port 0 takes a free one.
+    /// Address to listen on; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// Address that cards name, for instance `https://agents.example.com`. None: the `Host` that the client used.
+    /// Address on cards, for instance `https://agents.example.com`. `None`: the `Host` of the
+    /// client's request.
     pub public_url: Option<String>,
-    /// Names in `Host` and `Origin` that requests may have, beside those of the loopback interface.
+    /// Names that requests may have in `Host` and `Origin`, besides those of the loopback
+    /// interface.
     pub hosts: Vec<String>,
-    /// Origins whose scripts may call from a browser, as `https://app.example.com`. None unless named.
+    /// Origins whose scripts may call from a browser, such as `https://app.example.com`. Empty by
+    /// default.
     pub cors_origins: Vec<String>,
-    /// Form of the gRPC interface on cards. `None`: cards name HTTP interfaces only, because clients that check every interface
-    /// refuse a card with another one. gRPC is served in any case.
+    /// Form of the gRPC interface on cards. `None`: cards list HTTP interfaces only, because
+    /// clients that check every interface reject a card with another one. gRPC is always served.
     pub grpc_on_cards: Option<GrpcAddressForm>,
-    /// Patterns of the names of agents and workflows that are offered; `*` stands for any text.
+    /// Name patterns of the exposed agents and workflows; `*` matches any text.
     pub expose: Vec<String>,
-    /// Agent or workflow that gets messages to the mesh which name none.
+    /// Agent or workflow that receives messages to the mesh without a target.
     pub default_agent: Option<String>,
-    /// Gives the adapter of a dialect.
+    /// Returns the adapter of a dialect.
     pub adapters: Adapters,
-    /// Whether the web console is served, and whether it changes the mesh. `None`: no console. A gateway that offers a part
-    /// of the mesh has none, because it has no API.
+    /// Whether the web console is served, and whether it can change the mesh. `None`: no console. A
+    /// gateway that exposes only a part of the mesh has no console, because it has no API.
     pub console: Option<ConsoleMode>,
     /// Limits of requests.
     pub limits: GatewayLimits,
-    /// Callers that are let in.
+    /// Authentication of callers.
     pub access: AccessOptions,
     /// Protection of connections.
     pub transport: TransportSecurity,
-    /// Addresses that push notifications may go to.
+    /// Addresses to which push notifications may be sent.
     pub push_addresses: ReachableAddresses,
-    /// Threads that answer pages of the console, requests of the API and of MCP, so that calls of agents do not wait for them.
-    /// `None`: the threads of the gateway.
+    /// Threads for console pages and for requests to the API and MCP, so that calls of agents do
+    /// not wait for them. `None`: the gateway's own threads.
     pub page_threads: Option<Handle>,
 }
 
@@ -93,7 +99,7 @@ pub enum GrpcAddressForm {
 }
 
 impl GatewayOptions {
-    /// The usual settings: loopback only, everything offered.
+    /// Returns the default settings: loopback only, everything exposed.
     pub fn new(adapters: Adapters) -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)),
@@ -127,38 +133,39 @@ impl std::fmt::Debug for GatewayOptions {
 /// Limits of requests to a gateway.
 #[derive(Clone, Copy, Debug)]
 pub struct GatewayLimits {
-    /// Bytes of a request's body. The broker's largest message is a limit of its own.
+    /// Maximum size of a request body. The broker's maximum message size applies as well.
     pub body_bytes: usize,
-    /// Bytes of larger bodies, such as exports and files, that are held at once.
+    /// Total size of larger bodies, such as exports and files, that are held concurrently.
     pub large_bodies: usize,
-    /// Inspections, drawings, tests and the like that are computed at once; others wait. Each may take more memory than the
-    /// body that it is about.
+    /// Maximum number of concurrent inspections, drawings, tests and similar computations; others
+    /// wait. Each may use more memory than the body that it processes.
     pub computations: usize,
-    /// How long the body of a request may take to arrive.
+    /// Time limit for receiving a request body.
     pub body_timeout: Duration,
-    /// How long the head of a request may take to arrive.
+    /// Time limit for receiving a request head.
     pub head_timeout: Duration,
-    /// Connections that are open at once.
+    /// Maximum number of open connections.
     pub connections: usize,
-    /// Requests that are answered at once; a stream counts until it begins.
+    /// Maximum number of concurrent requests; a stream counts until it starts.
     pub in_flight: usize,
-    /// Streams that are open at once.
+    /// Maximum number of open streams.
     pub streams: usize,
-    /// Sessions of clients of MCP before 2026-07-28 that are open at once.
+    /// Maximum number of open sessions of MCP clients before 2026-07-28.
     pub sessions: usize,
-    /// Sessions of one caller that are open at once, where requests need credentials.
+    /// Maximum number of open sessions per caller, if requests need credentials.
     pub sessions_per_caller: usize,
-    /// How long a blocking call waits before it answers with the task as it is.
+    /// How long a blocking call waits before it returns the task in its current state.
     pub blocking: Duration,
-    /// How long an agent may say nothing to a message before its task is looked for.
+    /// How long an agent may leave a message unanswered before its task is looked up.
     pub agent_silence: Duration,
-    /// Files that are on their way from the mesh to clients at once: each is held whole.
+    /// Maximum number of files in transfer from the mesh to clients; each is held completely in
+    /// memory.
     pub files: usize,
-    /// How long a file waits for its place among them.
+    /// How long a file waits for a permit.
     pub file_wait: Duration,
-    /// How long a client may read nothing of what waits for it, before its connection is cut.
+    /// How long a client may leave its output unread before its connection is closed.
     pub slow_client: Duration,
-    /// How long requests that are answered when the gateway stops may take.
+    /// How long open requests may take when the gateway stops.
     pub drain: Duration,
 }
 
@@ -185,40 +192,41 @@ impl Default for GatewayLimits {
     }
 }
 
-/// An OpenID provider whose tokens open.
+/// An OpenID provider whose tokens are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OidcOptions {
-    /// Address of the provider, as `iss` of its tokens has it. HTTPS, or HTTP to this machine.
+    /// Address of the provider, as in `iss` of its tokens. HTTPS, or HTTP to this machine.
     pub issuer: String,
     /// Value that `aud` of a token must contain.
     pub audience: String,
-    /// Claim that names the caller; `sub` unless told otherwise.
+    /// Claim that names the caller; default `sub`.
     pub caller_claim: String,
-    /// Claim with the scopes, as a text with blanks or a list; `scope` unless told otherwise.
+    /// Claim with the scopes, as a space-separated string or a list; default `scope`.
     pub scope_claim: String,
-    /// Difference of clocks that is forgiven.
+    /// Tolerated clock difference.
     pub clock_skew: Duration,
-    /// How long a document of the provider may take.
+    /// Time limit for fetching a document of the provider.
     pub answer_timeout: Duration,
-    /// Age after which keys are fetched again when a token comes.
+    /// Age after which keys are fetched again when a token arrives.
     pub max_key_age: Duration,
-    /// The gateway as a client of the provider, through which people sign in to the console. `None`: they cannot.
+    /// The gateway as a client of the provider for console sign-in. `None`: no sign-in with the
+    /// provider.
     pub client: Option<OidcClient>,
 }
 
 /// A gateway as a client of an OpenID provider.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OidcClient {
-    /// Id of the client, as it is registered.
+    /// Registered id of the client.
     pub id: String,
-    /// Secret of a confidential client. `None` for a public client, which PKCE alone protects.
+    /// Secret of a confidential client. `None` for a public client, which only PKCE protects.
     pub secret: Option<String>,
-    /// Scopes that a sign-in asks for, with blanks between them.
+    /// Scopes that a sign-in requests, separated by spaces.
     pub scopes: String,
 }
 
 impl OidcClient {
-    /// A public client that asks for the scope `openid`.
+    /// Creates a public client that requests the scope `openid`.
     pub fn new(id: impl Into<String>) -> Self {
         Self { id: id.into(), secret: None, scopes: "openid".to_owned() }
     }
@@ -235,7 +243,7 @@ impl std::fmt::Debug for OidcClient {
 }
 
 impl OidcOptions {
-    /// The usual settings.
+    /// Returns the default settings.
     pub fn new(issuer: impl Into<String>, audience: impl Into<String>) -> Self {
         Self {
             issuer: issuer.into(),

@@ -1,5 +1,5 @@
-//! The gateway as a resource that OAuth protects (RFC 9728): which providers give tokens for it, and the challenge that leads
-//! clients there. Hosts of MCP look for it before people sign in.
+//! The gateway as an OAuth protected resource (RFC 9728): the providers that issue tokens for it,
+//! and the challenge that refers clients to them. MCP hosts read it before people sign in.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
@@ -11,28 +11,28 @@ use crate::access::SCOPE_PREFIX;
 use crate::http_error::HttpProblem;
 use crate::state::GatewayState;
 
-/// Path of the document about the whole gateway; the path of a part of it follows.
+/// Path of the document for the whole gateway; the path of a part is appended.
 pub(crate) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 /// Path of MCP.
 pub(crate) const MCP_PATH: &str = "/mcp";
-/// Roles that scopes of a token give.
+/// Roles that token scopes can grant.
 const ROLES: [AccessRole; 3] = [AccessRole::Operator, AccessRole::Client, AccessRole::Admin];
-/// Challenge of a request without credentials where no provider gives tokens.
+/// Challenge for a request without credentials if no provider is configured.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"sinew\"");
 
-/// The scope that gives a role on everything.
+/// Returns the scope that grants a role on everything.
 pub(crate) fn scope_of(role: AccessRole) -> String {
     format!("{SCOPE_PREFIX}{}", role.as_str())
 }
 
-/// Answers with the document about the part of the gateway that the path names.
+/// Returns the document for the part of the gateway that the path names.
 pub(crate) fn respond(state: &GatewayState, request: &Request) -> Response {
     let issuers = state.authenticator.issuers();
     if issuers.is_empty() {
         return HttpProblem::not_found("no OpenID provider gives tokens for this gateway").into_response();
     }
     let part = request.uri().path().strip_prefix(METADATA_PATH).unwrap_or_default();
-    // Hosts of MCP ask for all of these, and need no more than a client does.
+    // MCP hosts request all of these scopes, and need only those of a client.
     let most = if part == MCP_PATH { AccessRole::Client } else { AccessRole::Admin };
     let scopes: Vec<String> = ROLES.into_iter().filter(|role| *role <= most).map(scope_of).collect();
     let document = json!({
@@ -46,8 +46,8 @@ pub(crate) fn respond(state: &GatewayState, request: &Request) -> Response {
     (headers, document.to_string()).into_response()
 }
 
-/// The challenge of a request that is refused: what is wrong with its credentials (`error` of RFC 6750), and the scope that a
-/// token of a provider needs.
+/// Returns the challenge for a rejected request: the defect of its credentials (`error` of RFC
+/// 6750), and the scope that a provider's token needs.
 pub(crate) fn challenge(
     state: &GatewayState,
     headers: &HeaderMap,

@@ -1,8 +1,9 @@
-//! Addresses of push notifications, and why one cannot be reached.
+//! Addresses of push notifications, and reasons why one is unreachable.
 
 use sinew_agents::AgentError;
 
-/// Returns why a webhook cannot be reached, with the remedy of gateways: that of agent files does not help here.
+/// Returns why a webhook is unreachable, with the remedy for gateways: that for agent files does
+/// not apply here.
 pub(crate) fn webhook_problem(error: &AgentError) -> String {
     match error {
         AgentError::Address { host, address } => format!(

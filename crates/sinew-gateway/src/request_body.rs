@@ -1,4 +1,4 @@
-//! Bodies of requests, within the limits of size and time.
+//! Request bodies, within limits of size and time.
 
 use std::error::Error;
 
@@ -12,18 +12,18 @@ use crate::options::GatewayLimits;
 
 /// Reason why a body was not read.
 pub(crate) enum BodyError {
-    /// Longer than a limit; the text says whose.
+    /// The body exceeds a limit, which the text names.
     TooLarge(&'static str),
-    /// It did not arrive, or not in time.
+    /// The body did not arrive completely and in time.
     Broken,
 }
 
-/// Reads a body within its limits of size and time.
+/// Reads a body within the size and time limits.
 pub(crate) async fn read_body(limits: &GatewayLimits, body: Body) -> Result<Bytes, BodyError> {
     read_body_within(limits, limits.body_bytes, body).await
 }
 
-/// Reads a body of at most so many bytes, within the limit of time.
+/// Reads a body up to this size, within the time limit.
 pub(crate) async fn read_body_within(
     limits: &GatewayLimits,
     max_bytes: usize,
@@ -37,19 +37,19 @@ pub(crate) async fn read_body_within(
     }
 }
 
-/// The limit that a body is longer than, in words. `None` if a limit is not the reason.
+/// Describes the limit that a body exceeds. Returns `None` if the reason is another one.
 fn exceeded_limit(error: &(dyn Error + 'static)) -> Option<&'static str> {
     if error.is::<LengthLimitError>() {
         return Some("the body exceeds the size limit of the gateway");
     }
-    // The guard at the door has put the limit of the caller around the body, so its error comes wrapped.
+    // The guard wraps the body in the caller's limit, so its error is wrapped as well.
     let mut causes = std::iter::successors(error.source(), |&error| error.source());
     causes
         .any(<dyn Error>::is::<LengthLimitError>)
         .then_some("the body exceeds the size limit of this caller")
 }
 
-/// Whether a media type is one of JSON that a gateway reads.
+/// Returns whether a gateway reads this media type as JSON.
 pub(crate) fn is_json(content_type: Option<&str>) -> bool {
     let bare = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     [header::JSON, A2A_JSON].iter().any(|known| bare.eq_ignore_ascii_case(known))

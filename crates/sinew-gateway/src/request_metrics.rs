@@ -1,4 +1,4 @@
-//! Figures of requests: how many, how they ended, how long they took, and how many streams are open.
+//! Request metrics: counts, outcomes, durations and open streams.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 const INTERFACES: [&str; 6] = ["a2a", "mcp", "api", "card", "hook", "console"];
 const STATUSES: [&str; 5] = ["2xx", "3xx", "4xx", "429", "5xx"];
 
-/// Starts the counters, so that the first request and delivery of a kind count as an increase.
+/// Starts the counters, so that the first request and delivery of a kind appear as an increase.
 pub(crate) fn begin_counts() {
     for (interface, status) in INTERFACES.into_iter().flat_map(|name| STATUSES.map(|status| (name, status))) {
         metrics::counter!("sinew_gateway_requests_total", "interface" => interface, "status" => status)
@@ -22,24 +22,25 @@ pub(crate) fn begin_counts() {
     }
 }
 
-/// A request that is being answered.
+/// A request in progress.
 pub(crate) struct MeasuredRequest {
     interface: &'static str,
     began: Instant,
 }
 
 impl MeasuredRequest {
-    /// The request for this path, which begins now.
+    /// Starts the measurement of a request for this path.
     pub(crate) fn begin(path: &str) -> Self {
         Self { interface: interface_of(path), began: Instant::now() }
     }
 
-    /// Returns whether the request calls an agent, reads a card or delivers a webhook: work that never takes long.
+    /// Returns whether the request calls an agent, reads a card or delivers a webhook, all of which
+    /// are short.
     pub(crate) fn is_call(&self) -> bool {
         matches!(self.interface, "a2a" | "card" | "hook")
     }
 
-    /// Counts the request with its answer. A stream counts as open until it ends.
+    /// Counts the request with its response. A stream counts as open until it ends.
     pub(crate) fn end(self, response: Response) -> Response {
         let Self { interface, began } = self;
         let status = match response.status().as_u16() {
@@ -61,7 +62,7 @@ impl MeasuredRequest {
     }
 }
 
-/// Lets a stream count as open until it ends.
+/// Counts a stream as open until it ends.
 fn count_stream(response: Response) -> Response {
     let open = OpenStreamCount::new();
     let (parts, body) = response.into_parts();
@@ -88,7 +89,7 @@ impl Drop for OpenStreamCount {
     }
 }
 
-/// Interface that a path belongs to.
+/// Returns the interface that a path belongs to.
 fn interface_of(path: &str) -> &'static str {
     let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
     match first {

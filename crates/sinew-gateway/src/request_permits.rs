@@ -1,4 +1,5 @@
-//! Places that a request takes among all requests and among those of its caller, and work that outlives its client.
+//! Permits of a request from the gateway's and the caller's limits, also for work that outlives its
+//! client.
 
 use std::sync::{Arc, Weak};
 
@@ -7,7 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access::CallerPermit;
 
-/// Places of one request.
+/// Permits of one request.
 pub(crate) struct RequestPermits {
     _in_flight: OwnedSemaphorePermit,
     caller: CallerPermit,
@@ -15,7 +16,8 @@ pub(crate) struct RequestPermits {
 }
 
 impl RequestPermits {
-    /// Places among the requests of the gateway and of the caller, and those of a large body that a page reads.
+    /// Combines the permits of the gateway and the caller with those of a large body that a page
+    /// reads.
     pub(crate) fn new(
         in_flight: OwnedSemaphorePermit,
         caller: CallerPermit,
@@ -24,29 +26,30 @@ impl RequestPermits {
         Arc::new(Self { _in_flight: in_flight, caller, _body: body })
     }
 
-    /// Place among the requests of the caller.
+    /// Returns the permit from the caller's limits.
     pub(crate) fn caller(&self) -> &CallerPermit {
         &self.caller
     }
 }
 
-/// Finds the places of a request from where it is answered. A stream may keep the request for longer than it counts as one, so
-/// this alone holds no place.
+/// Weak reference to a request's permits. A stream may keep the request longer than it counts as
+/// one, so this reference holds no permit.
 #[derive(Clone, Default)]
 pub(crate) struct WeakRequestPermits(Weak<RequestPermits>);
 
 impl WeakRequestPermits {
-    /// Finds these places as long as somebody holds them.
+    /// References these permits as long as another owner holds them.
     pub(crate) fn of(places: &Arc<RequestPermits>) -> Self {
         Self(Arc::downgrade(places))
     }
 
-    /// Finds the places of the request with these extensions.
+    /// Returns the reference in these extensions of a request.
     pub(crate) fn find(extensions: &Extensions) -> Self {
         extensions.get::<Self>().cloned().unwrap_or_default()
     }
 
-    /// Holds the places, for work that goes on when the client has gone. `None` if nobody holds them any more.
+    /// Holds the permits for work that continues after the client has disconnected. Returns `None`
+    /// if they were released.
     pub(crate) fn hold(&self) -> Option<Arc<RequestPermits>> {
         self.0.upgrade()
     }

@@ -21,10 +21,10 @@ use crate::request_body::{BodyError, is_json, read_body};
 use crate::sse::{self, EventEncoder};
 use crate::state::GatewayState;
 
-/// Parameters of `GET /tasks` that are numbers, and those that are true or false.
+/// Numeric and boolean parameters of `GET /tasks`.
 const NUMBERS: [&str; 2] = ["pageSize", "historyLength"];
 const FLAGS: [&str; 1] = ["includeArtifacts"];
-/// Parameters of a query that are read.
+/// Accepted query parameters.
 const QUERY_PARAMETERS: [&str; 8] = [
     "contextId",
     "status",
@@ -36,7 +36,7 @@ const QUERY_PARAMETERS: [&str; 8] = [
     "tenant",
 ];
 
-/// Answers one call of an operation. `path` holds the parameters of the path.
+/// Answers one call of an operation. `path` contains the path parameters.
 pub(crate) async fn serve(
     state: Arc<GatewayState>,
     caller: CallerIdentity,
@@ -65,7 +65,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// A refusal, with its HTTP status where that does not follow from the error.
+/// An error, with its HTTP status if the status does not follow from the error.
 struct RestError {
     error: A2aError,
     status: Option<StatusCode>,
@@ -108,14 +108,14 @@ async fn answer(
         }
         _ => query_params(parts.uri.query().unwrap_or_default())?,
     };
-    // The path wins over the body.
+    // Path parameters override the body.
     for (name, value) in path {
         params.insert(name, Value::String(value));
     }
     Ok(a2a_request::perform(state, caller, &parts, endpoint, (method, &raw(&params))).await?)
 }
 
-/// The body as parameters.
+/// Parses the body as parameters.
 fn body_params(
     body: &Bytes,
     content_type: Option<&str>,
@@ -141,7 +141,7 @@ fn body_params(
     }
 }
 
-/// A query as parameters. Names that A2A does not have are passed over.
+/// Parses a query as parameters. Names that A2A does not define are ignored.
 fn query_params(query: &str) -> Result<Map<String, Value>, A2aError> {
     let mut params = Map::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -170,7 +170,7 @@ fn query_params(query: &str) -> Result<Map<String, Value>, A2aError> {
     Ok(params)
 }
 
-/// Events as they are.
+/// Encodes events unchanged.
 struct RestEncoder;
 
 impl EventEncoder for RestEncoder {
@@ -179,12 +179,12 @@ impl EventEncoder for RestEncoder {
     }
 
     fn failure(&self, error: &A2aError) -> Bytes {
-        // Plain data with text keys can always be written.
+        // Plain data with string keys always serializes.
         serde_json::to_vec(&error_body(error, status_of(error))).unwrap_or_default().into()
     }
 }
 
-/// The error as `google.rpc.Status` in JSON.
+/// Formats the error as `google.rpc.Status` in JSON.
 pub(crate) fn error_body(error: &A2aError, status: StatusCode) -> Value {
     let details = error.data.clone().filter(Value::is_array).unwrap_or_else(|| error.error_info_data(None));
     json!({"error": {
@@ -195,7 +195,7 @@ pub(crate) fn error_body(error: &A2aError, status: StatusCode) -> Value {
     }})
 }
 
-/// The word of `google.rpc.Code`.
+/// Returns the name of the `google.rpc.Code`.
 fn word_of(error: &A2aError, status: StatusCode) -> &'static str {
     match status {
         StatusCode::SERVICE_UNAVAILABLE => "UNAVAILABLE",
@@ -207,7 +207,7 @@ fn word_of(error: &A2aError, status: StatusCode) -> &'static str {
     }
 }
 
-/// The HTTP status of an error: A2A's, and 503 for what may be gone the next time.
+/// Returns the HTTP status of an error: A2A's, and 503 for transient errors.
 pub(crate) fn status_of(error: &A2aError) -> StatusCode {
     if let Some(status) = a2a_request::caller_status(error) {
         return status;
@@ -235,7 +235,7 @@ fn respond(status: StatusCode, body: Bytes, media_type: &'static str) -> Respons
     response
 }
 
-/// The media type of an answer: A2A's own for a client that names it, else plain JSON.
+/// Returns the media type of a response: A2A's own if the client accepts it, otherwise plain JSON.
 fn media_type(headers: &HeaderMap) -> &'static str {
     let named = [header::ACCEPT, header::CONTENT_TYPE];
     let mut named =

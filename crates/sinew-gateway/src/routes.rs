@@ -1,4 +1,4 @@
-//! Every route of a gateway in one table, and the work behind each.
+//! All routes of a gateway in one table, and the handler of each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,48 +25,48 @@ use crate::protected_resource::{MCP_PATH, METADATA_PATH};
 use crate::state::GatewayState;
 use crate::{files, grpc, guard, jsonrpc, protected_resource, rest, webhook};
 
-/// Work behind a route.
+/// Handler of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouteWork {
     /// Public keys of the gateways.
     SigningKeys,
-    /// Providers of tokens for the gateway, or for a part of it.
+    /// Token providers for the gateway, or for a part of it.
     ProtectedResource,
     /// The card of the mesh.
     MeshCard,
     /// The card of the agent in the path.
     AgentCard,
-    /// A2A by JSON-RPC.
+    /// A2A over JSON-RPC.
     JsonRpc,
     /// A file of a task, by a signed address.
     File,
-    /// A2A by gRPC; the path names the operation.
+    /// A2A over gRPC; the path names the operation.
     Grpc,
-    /// A delivery of a service outside, to the trigger in the path.
+    /// A delivery from an external service to the trigger in the path.
     Webhook,
     /// MCP over streamable HTTP.
     Mcp,
-    /// An operation of A2A by HTTP+JSON.
+    /// An A2A operation over HTTP+JSON.
     Operation(CoreMethod),
-    /// An operation named behind a colon at the end of the path: `tasks/ID:cancel`.
+    /// An operation named after a colon at the end of the path: `tasks/ID:cancel`.
     TaskVerb,
     /// An operation of the REST API.
     Api(ApiOperation),
 }
 
 impl RouteWork {
-    /// Whether it is an operation of A2A.
+    /// Returns whether this is an A2A operation.
     fn is_a2a(self) -> bool {
         matches!(self, Self::JsonRpc | Self::Grpc | Self::Operation(_) | Self::TaskVerb)
     }
 
-    /// The lowest role that may do it; `None` if it is open to everybody. Where the body of a request names an operation, that
-    /// operation asks for more.
+    /// Returns the lowest role that may call this handler, or `None` if it is public. If the body
+    /// of a request names an operation, that operation may require a higher role.
     fn role(self) -> Option<AccessRole> {
         match self {
-            // A delivery and the address of a file prove themselves by their signatures.
+            // Deliveries and file addresses are authenticated by their signatures.
             Self::SigningKeys | Self::ProtectedResource | Self::MeshCard | Self::Webhook | Self::File => None,
-            // Reading and cancelling share a path; the operation decides.
+            // Reads and cancellations share a path; the operation decides.
             Self::AgentCard | Self::Mcp | Self::JsonRpc | Self::Grpc | Self::TaskVerb => {
                 Some(AccessRole::Operator)
             }
@@ -76,18 +76,18 @@ impl RouteWork {
     }
 }
 
-/// A route as its callers know it.
+/// Public description of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteDescription {
-    /// Method.
+    /// HTTP method.
     pub method: &'static str,
-    /// Path, with names in braces.
+    /// Path, with parameters in braces.
     pub path: String,
-    /// The lowest role that may call it; `None` if it is open to everybody.
+    /// Lowest role that may call it; `None` if it is public.
     pub role: Option<AccessRole>,
 }
 
-/// All routes of a gateway, without the pages of the console.
+/// Returns all routes of a gateway, without the console pages.
 pub fn described_routes() -> Vec<RouteDescription> {
     let routes = all_routes().into_iter();
     routes
@@ -103,7 +103,7 @@ pub(crate) struct GatewayRoute {
     pub(crate) work: RouteWork,
 }
 
-/// Routes below the address of an endpoint, and below it with a tenant.
+/// Routes below the address of an endpoint, with and without a tenant.
 const ENDPOINT_ROUTES: [(&str, &str, RouteWork); 10] = [
     ("POST", "/message:send", RouteWork::Operation(CoreMethod::SendMessage)),
     ("POST", "/message:stream", RouteWork::Operation(CoreMethod::SendStreamingMessage)),
@@ -133,13 +133,13 @@ const ENDPOINT_ROUTES: [(&str, &str, RouteWork); 10] = [
     ("GET", "/extendedAgentCard", RouteWork::Operation(CoreMethod::GetExtendedAgentCard)),
 ];
 
-/// Path of operations by gRPC, as the schema names its service.
+/// Path of gRPC operations, with the service name of the schema.
 const GRPC_PATH: &str = "/lf.a2a.v1.A2AService/{method}";
 
-/// Addresses of endpoints, without and with a tenant.
+/// Addresses of endpoints, with and without a tenant.
 const ENDPOINTS: [&str; 4] = ["/a2a", "/a2a/{tenant}", "/agents/{agent}", "/agents/{agent}/{tenant}"];
 
-/// Every route.
+/// Returns all routes.
 pub(crate) fn all_routes() -> Vec<GatewayRoute> {
     let plain = [
         ("GET", "/.well-known/agent-card.json", RouteWork::MeshCard),
@@ -169,7 +169,8 @@ pub(crate) fn all_routes() -> Vec<GatewayRoute> {
     plain.map(|one| route("", one)).into_iter().chain(below).chain(api).collect()
 }
 
-/// The router of all routes, and of the console if there is one. Requests come to it through [`crate::gateway_service`].
+/// Builds the router of all routes, and of the console if enabled. Requests reach it through
+/// [`crate::gateway_service`].
 pub(crate) fn router(state: &Arc<GatewayState>, console: Option<Router<Arc<GatewayState>>>) -> Router {
     let mut router: Router<Arc<GatewayState>> = Router::new();
     for route in all_routes() {
@@ -188,7 +189,8 @@ pub(crate) fn router(state: &Arc<GatewayState>, console: Option<Router<Arc<Gatew
     router.fallback(unknown).method_not_allowed_fallback(wrong_method).with_state(Arc::clone(state))
 }
 
-/// The routes of the API alone, for callers within the process that stand behind the guard already.
+/// Builds the router of the API alone, for callers within the process that already passed the
+/// guard.
 pub(crate) fn api_router(state: &Arc<GatewayState>) -> Router {
     let api = all_routes().into_iter().filter(|route| matches!(route.work, RouteWork::Api(_)));
     let router = api.fold(Router::new(), |router, route| {
@@ -271,7 +273,8 @@ async fn serve(
     response
 }
 
-/// The extensions that a request asks for and the card of its endpoint declares, as the answer names them. `None` for none.
+/// Returns the requested extensions that the endpoint's card declares, as the response header lists
+/// them, or `None` if there is none.
 fn activated_extensions(
     state: &GatewayState,
     operations: &A2aOperations,
@@ -310,7 +313,8 @@ async fn task_verb(
     rest::serve(state, caller, endpoint, method, path, request).await
 }
 
-/// The caller of a request for this work, or the refusal. Open work has a caller who sees nothing where others need a key.
+/// Returns the caller of a request to this handler, or the error response. If keys are required,
+/// public handlers get a caller who sees nothing.
 fn allowed_caller(
     state: &GatewayState,
     work: RouteWork,

@@ -1,4 +1,4 @@
-//! Connections: how many, how long their heads may take, and how they end.
+//! Connections: their limit, the time limit for request heads, and shutdown.
 
 use std::future::pending;
 use std::pin::pin;
@@ -20,17 +20,17 @@ use crate::stall_guard::StallGuard;
 use crate::state::GatewayState;
 use crate::tls::TlsListener;
 
-/// After a failed accept, for instance because the process has no file descriptor left.
+/// Delay after a failed accept, for instance because the process has no file descriptors left.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);
-/// Bytes of a request's head.
+/// Maximum size of a request head.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// Requests on one connection of HTTP/2 at once.
+/// Maximum number of concurrent requests per HTTP/2 connection.
 const MAX_HTTP2_STREAMS: u32 = 256;
-/// Time without a frame of HTTP/2 after which the peer is asked whether it lives, and how long it may take to answer.
+/// Idle time of an HTTP/2 connection before a ping, and the time limit for its response.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Serves until the gateway drains, then until what is being answered has been answered.
+/// Serves until the gateway drains, then completes open requests.
 pub(crate) async fn serve(
     state: Arc<GatewayState>,
     listener: TcpListener,
@@ -93,12 +93,12 @@ struct ConnectionServer {
     service: GatewayService,
     open: Watcher,
     slow_client: Duration,
-    /// How long the first request may take to arrive.
+    /// Time limit for the first request.
     head_timeout: Duration,
 }
 
 impl ConnectionServer {
-    /// Serves until the connection ends. `names` are those of the client's certificate.
+    /// Serves until the connection ends. `names` are those in the client's certificate.
     async fn serve<S>(self, stream: S, names: Option<PeerNames>, permit: Option<OwnedSemaphorePermit>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -107,7 +107,8 @@ impl ConnectionServer {
         let begun = CancellationToken::new();
         let service = self.service.for_connection(names, begun.clone());
         let connection = self.builder.serve_connection_with_upgrades(stream, service).into_owned();
-        // The library limits the time of a head once it knows the version of HTTP: a client that sends nothing never gets there.
+        // The library limits the time of a head only after it detected the HTTP version, so a
+        // client that sends nothing is not limited.
         let is_silent = async {
             if timeout(self.head_timeout, begun.cancelled()).await.is_ok() {
                 pending::<()>().await;
@@ -125,13 +126,13 @@ impl ConnectionServer {
     }
 }
 
-/// The next connection, once there is room for it.
+/// Accepts the next connection when the connection limit allows it.
 async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> (TcpStream, Option<OwnedSemaphorePermit>) {
     let permit = Arc::clone(room).acquire_owned().await.ok();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                // Small answers must not wait for more to send.
+                // Small responses must not be delayed until more data is available.
                 let _ = stream.set_nodelay(true);
                 return (stream, permit);
             }

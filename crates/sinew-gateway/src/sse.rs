@@ -1,4 +1,5 @@
-//! Streams of events over HTTP: `text/event-stream`, each event with its number, so that a client may go on behind it.
+//! Event streams over HTTP: `text/event-stream`, with a number for each event, so that clients can
+//! resume.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +14,20 @@ use sinew_protocol::a2a::A2aError;
 use crate::operations::{StreamItem, TaskStream};
 use crate::state::GatewayState;
 
-/// Time without events after which a comment shows that the stream is alive.
+/// Idle time after which a comment keeps the stream alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Milliseconds after which a client comes back when its stream broke off.
+/// Milliseconds after which a client reconnects when its stream breaks.
 const RETRY_MS: u32 = 1_000;
 
-/// Marks a response whose stream counts among those of its caller already.
+/// Marks a response whose stream already counts against its caller's limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedStream;
 
-/// Words the events of a stream.
+/// Encodes the events of a stream.
 pub(crate) trait EventEncoder: Send + Sync + 'static {
-    /// The data of an event.
+    /// Encodes an event.
     fn event(&self, body: &Bytes) -> Bytes;
-    /// The data of a failure.
+    /// Encodes a failure.
     fn failure(&self, error: &A2aError) -> Bytes;
 }
 
@@ -39,7 +40,7 @@ struct OpenStream<W> {
     last: Option<u64>,
 }
 
-/// A stream as a response.
+/// Returns a stream as a response.
 pub(crate) fn respond<W: EventEncoder>(state: &Arc<GatewayState>, items: TaskStream, wording: W) -> Response {
     let open = OpenStream { state: Arc::clone(state), items, wording, is_first: true, last: None };
     let body = Body::from_stream(stream::unfold(Some(open), |open| async move {
@@ -51,14 +52,14 @@ pub(crate) fn respond<W: EventEncoder>(state: &Arc<GatewayState>, items: TaskStr
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // Proxies must not gather events.
+    // Proxies must not buffer events.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response.extensions_mut().insert(CountedStream);
     response
 }
 
 impl<W: EventEncoder> OpenStream<W> {
-    /// The next bytes, and whether more follow.
+    /// Returns the next bytes, and whether more follow.
     async fn next(&mut self) -> Option<(Bytes, bool)> {
         let mut out = BytesMut::new();
         if std::mem::take(&mut self.is_first) {

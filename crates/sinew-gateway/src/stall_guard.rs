@@ -1,4 +1,4 @@
-//! A connection whose peer must read: a write that makes no progress for too long ends it.
+//! A connection that fails if a write makes no progress for too long.
 
 use std::io;
 use std::pin::Pin;
@@ -8,22 +8,22 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// A connection with a limit for writes that wait.
+/// A connection with a time limit for blocked writes.
 pub(crate) struct StallGuard<S> {
     stream: S,
     limit: Duration,
-    /// Runs while a write waits.
+    /// Runs while a write is blocked.
     timer: Pin<Box<Sleep>>,
     is_waiting: bool,
 }
 
 impl<S> StallGuard<S> {
-    /// Guards a connection; `limit` is the longest time in which nothing is read by the peer.
+    /// Wraps a connection; `limit` is the maximum time in which the peer reads nothing.
     pub(crate) fn new(stream: S, limit: Duration) -> Self {
         Self { stream, limit, timer: Box::pin(tokio::time::sleep(limit)), is_waiting: false }
     }
 
-    /// Passes on the outcome of a write; an error once writes have waited for too long.
+    /// Returns the result of a write, or an error if writes were blocked for too long.
     fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.is_waiting = false;

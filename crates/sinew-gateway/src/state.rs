@@ -1,4 +1,4 @@
-//! State that all requests of a gateway share.
+//! State shared by all requests of a gateway.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,60 +24,61 @@ use crate::options::{GatewayLimits, GrpcAddressForm};
 use crate::traffic_meter::TrafficMeter;
 use crate::webhook_triggers::WebhookTriggers;
 
-/// Bytes of a large body that take a place.
+/// Size of a body that one permit covers.
 pub(crate) const BODY_PLACE_BYTES: usize = 64 << 10;
 
-/// State that all requests share.
+/// State shared by all requests.
 pub(crate) struct GatewayState {
     pub(crate) operations: A2aOperations,
     pub(crate) mcp: McpEndpoint,
     pub(crate) limits: GatewayLimits,
-    /// Names of this gateway in requests, beside those of the loopback interface.
+    /// Host names of this gateway in requests, besides those of the loopback interface.
     pub(crate) hosts: Vec<String>,
     /// Origins whose scripts may call.
     pub(crate) origins: AllowedOrigins,
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) meters: CallerMeters,
-    /// Webhook triggers; `None` where the gateway's user may not read them.
+    /// Webhook triggers; `None` if the gateway's user may not read them.
     pub(crate) webhooks: Option<WebhookTriggers>,
-    /// Key of the gateways of the mesh; `None` where the gateway's user may not read it.
+    /// Key of the mesh's gateways; `None` if the gateway's user may not read it.
     pub(crate) signer: Option<Arc<GatewaySigner>>,
-    /// Whether clients speak TLS to the gateway itself.
+    /// Whether the gateway itself terminates TLS.
     pub(crate) is_tls: bool,
     pub(crate) in_flight: Arc<Semaphore>,
     pub(crate) streams: Arc<Semaphore>,
-    /// Places of refusals of unknown keys, which take a while each.
+    /// Permits for delayed rejections of unknown keys.
     pub(crate) guess_places: Semaphore,
-    /// Places of files that are read from the mesh, and held until their clients have them.
+    /// Permits for files that are read from the mesh and held until their clients received them.
     pub(crate) file_permits: Arc<Semaphore>,
-    /// Places of bodies that are larger than those of usual requests, one for each [`BODY_PLACE_BYTES`].
+    /// Permits for bodies larger than usual requests, one per [`BODY_PLACE_BYTES`].
     pub(crate) body_places: Arc<Semaphore>,
-    /// Places of work that takes a processor for long.
+    /// Permits for CPU-bound work.
     pub(crate) computations: Arc<Semaphore>,
     pub(crate) draining: CancellationToken,
     pub(crate) public_url: Option<String>,
-    /// Form of the gRPC interface on cards; `None` if they do not name it.
+    /// Form of the gRPC interface on cards; `None` if cards do not list it.
     pub(crate) grpc_on_cards: Option<GrpcAddressForm>,
-    /// Figures of the traffic.
+    /// Traffic statistics.
     pub(crate) traffic: TrafficMeter,
-    /// Closed executions, as far as lists have read them.
+    /// Closed executions that lists have read.
     pub(crate) history: Arc<HistoryIndex>,
-    /// Calls of the latest executions.
+    /// Calls of recent executions.
     pub(crate) calls: CallObserver,
-    /// Layouts of the last large drawings.
+    /// Layouts of recent large drawings.
     pub(crate) layouts: LayoutCache,
     pub(crate) card_times: CardTimes,
     pub(crate) address: SocketAddr,
 }
 
 impl GatewayState {
-    /// The operations on what a caller may see.
+    /// Returns the operations, limited to what a caller may see.
     pub(crate) fn operations_of(&self, caller: &CallerIdentity) -> A2aOperations {
         self.operations.limited_to(caller)
     }
 
-    /// The places of a body that is larger than those of usual requests: many of them at once must not fill the memory. A body
-    /// that does not tell its length counts as the largest one. `None` for a usual body.
+    /// Acquires the permits of a body larger than usual requests, so that many concurrent bodies
+    /// cannot exhaust the memory. A body without a declared length counts as the largest. Returns
+    /// `None` for a usual body.
     pub(crate) fn take_body_places(
         &self,
         body: &Body,
@@ -95,12 +96,13 @@ impl GatewayState {
         })
     }
 
-    /// The address that the client of this request uses, without a slash at its end.
+    /// Returns the gateway's address as the client of this request uses it, without a trailing
+    /// slash.
     pub(crate) fn base_url(&self, headers: &HeaderMap, uri: &Uri) -> String {
         if let Some(url) = &self.public_url {
             return url.trim_end_matches('/').to_owned();
         }
-        // The guard let only names of this gateway through.
+        // The guard admits only host names of this gateway.
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let host = host.or_else(|| uri.authority().map(Authority::as_str));
         let scheme = if self.is_tls { "https" } else { "http" };

@@ -1,4 +1,5 @@
-//! TLS of a gateway: certificates from files, read again when they change, and the names of clients' certificates.
+//! TLS of a gateway: certificates from files, reloaded when they change, and the names in client
+//! certificates.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -18,19 +19,19 @@ use crate::access::PeerNames;
 use crate::error::GatewayError;
 use crate::options::TlsFiles;
 
-/// Time between two looks at the files.
+/// Interval of checks for changed files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Protocols that a client may choose from.
+/// Protocols offered to clients.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// Offers TLS with the certificate that the files hold now.
+/// Accepts TLS connections with the current certificate of the files.
 pub(crate) struct TlsListener {
     config: Arc<RwLock<Arc<ServerConfig>>>,
     _watch: AbortOnDropHandle<()>,
 }
 
 impl TlsListener {
-    /// Reads the files, and looks at them from now on.
+    /// Reads the files, and watches them for changes.
     pub(crate) fn open(files: TlsFiles) -> Result<Self, GatewayError> {
         let mut stamp = stamp_of(&files);
         let config = Arc::new(RwLock::new(Arc::new(read_config(&files)?)));
@@ -42,7 +43,8 @@ impl TlsListener {
                 if now == stamp {
                     continue;
                 }
-                // A certificate and its key may be replaced one after the other: until they fit, the old ones hold.
+                // A certificate and its key may be replaced one after the other: the old pair is
+                // used until both match.
                 match read_config(&files) {
                     Ok(new) => {
                         *watched.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
@@ -58,7 +60,8 @@ impl TlsListener {
         Ok(Self { config, _watch: AbortOnDropHandle::new(watch) })
     }
 
-    /// Begins TLS on a connection. Gives the names of the client's certificate, if it has shown one.
+    /// Starts TLS on a connection. Returns the names in the client's certificate, if it presented
+    /// one.
     pub(crate) async fn accept(
         config: Arc<ServerConfig>,
         stream: TcpStream,
@@ -69,20 +72,20 @@ impl TlsListener {
         Ok((stream, names))
     }
 
-    /// The settings that new connections get.
+    /// Returns the configuration for new connections.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// DNS names of a certificate that was verified.
+/// Returns the DNS names of a verified certificate.
 fn names_of(certificate: &CertificateDer<'_>) -> PeerNames {
     let read = webpki::EndEntityCert::try_from(certificate);
     let names = read.map(|read| read.valid_dns_names().map(str::to_owned).collect()).unwrap_or_default();
     PeerNames(names)
 }
 
-/// Times and lengths of the files.
+/// Returns times and lengths of the files.
 fn stamp_of(files: &TlsFiles) -> Vec<Option<(SystemTime, u64)>> {
     let stamp = |path: &Path| {
         let read = std::fs::metadata(path).ok()?;
@@ -109,7 +112,7 @@ fn read_config(files: &TlsFiles) -> Result<ServerConfig, GatewayError> {
             for authority in certificates(path)? {
                 roots.add(authority).map_err(|error| bad(path, &error))?;
             }
-            // Clients without a certificate may still have a key.
+            // Clients without a certificate can use a key.
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
             let verifier = verifier.allow_unauthenticated().build().map_err(|error| bad(path, &error))?;
             builder.with_client_cert_verifier(verifier)

@@ -1,4 +1,4 @@
-//! Figures of the traffic, gathered while somebody looks at them.
+//! Traffic statistics, collected while a client displays them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use sinew_runtime::local;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Time without a question after which events are no longer followed.
+/// Time without requests after which events are no longer collected.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Figures that are gathered, and when somebody asked for them last.
+/// Collected statistics, and the time of the last request for them.
 #[derive(Default)]
 pub(crate) struct TrafficMeter(Arc<Mutex<MeterState>>);
 
@@ -32,7 +32,7 @@ fn lock(state: &Mutex<MeterState>) -> MutexGuard<'_, MeterState> {
 }
 
 impl TrafficMeter {
-    /// Returns the figures of the last minute. The first question begins to gather them.
+    /// Returns the statistics of the last minute. The first request starts the collection.
     pub(crate) async fn report(
         &self,
         mesh: &Mesh,

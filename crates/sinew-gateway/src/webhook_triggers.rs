@@ -1,4 +1,4 @@
-//! The webhook triggers that are deployed.
+//! The deployed webhook triggers.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use sinew_protocol::subject::AccessKind;
 use sinew_protocol::webhook::WebhookTrigger;
 use sinew_protocol::{Subject, Token};
 
-/// First tokens of the subjects of triggers.
+/// Leading tokens of the triggers' subjects.
 const HOOK_TOKENS: [&str; 2] = ["access", "hook"];
 
-/// The webhook triggers of a mesh, as a live view.
+/// The webhook triggers of a mesh as a live view.
 pub(crate) struct WebhookTriggers(RecordView<WebhookTrigger>);
 
 impl WebhookTriggers {
-    /// Follows the triggers of a mesh. Fails without the right to read them.
+    /// Subscribes to the triggers of a mesh. Fails without permission to read them.
     pub(crate) async fn open(mesh: &Mesh) -> Result<Self, MeshError> {
         mesh.records().access().list(&HOOK_TOKENS).await?;
         let view = mesh.records().access().follow(&HOOK_TOKENS, |subject, stored| {
@@ -28,11 +28,12 @@ impl WebhookTriggers {
         Ok(Self(view))
     }
 
-    /// The trigger of this name; `None` if there is none.
+    /// Returns the trigger with this name, or `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// The view has none, and the mesh does not tell whether it is older than the trigger.
+    /// The view does not contain the trigger, and the mesh does not confirm that the view is
+    /// current.
     pub(crate) async fn find(&self, name: &str) -> Result<Option<Arc<WebhookTrigger>>, MeshError> {
         let Ok(id) = Token::parse(name) else { return Ok(None) };
         self.0.find(&Subject::Access { kind: AccessKind::Hook, id }).await

@@ -1,4 +1,4 @@
-//! Calls of agents through their A2A endpoints, and of agents that have none through an execution.
+//! Calls of agents through their A2A endpoints, and through an execution for agents without one.
 
 use std::time::Duration;
 
@@ -20,53 +20,54 @@ use tokio_util::sync::CancellationToken;
 use crate::failure::{Failure, FailureKind, known};
 use crate::mesh_operator::online;
 
-/// How long the answer to a call is waited for before its task is asked for: the agent may have died with it.
+/// Time limit for the response to a call before its task is queried, because the agent may have
+/// crashed.
 const FIRST_ANSWER: Duration = Duration::from_secs(20);
-/// Time for an answer, unless the caller sets one.
+/// Default time limit for a response.
 const CALL_TIMEOUT: Duration = Duration::from_mins(5);
-/// Time for the endpoint of an agent to answer a question that changes nothing. Without an answer
-/// the agent is asked by an execution, which is right for an agent with an endpoint, too.
+/// Time limit for the response of an agent's endpoint to a read-only request. Without a response
+/// the agent is called through an execution, which also works for an agent with an endpoint.
 const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time for an agent to hear that a task is cancelled.
+/// Time limit for notifying an agent of a cancellation.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A question to an agent at its A2A endpoint.
+/// A call of an agent at its A2A endpoint.
 #[derive(Debug)]
 pub struct AgentQuestion<'a> {
     /// Name of the agent.
     pub agent: &'a str,
     /// Input of the agent.
     pub input: Value,
-    /// Instruction in words.
+    /// Instruction as text.
     pub instruction: Option<&'a str>,
-    /// A2A context; one of its own if none.
+    /// A2A context; a new one if `None`.
     pub context: Option<&'a str>,
-    /// Longest time for the answer; five minutes if none.
+    /// Time limit for the response; five minutes if `None`.
     pub timeout: Option<Duration>,
-    /// Hears what the agent tells of its progress: values as the agent said them. Some may be lost.
+    /// Receives the agent's progress values unchanged. Some may be lost.
     pub progress: Option<tokio::sync::mpsc::UnboundedSender<Value>>,
     /// Cancels the task.
     pub cancel: CancellationToken,
 }
 
-/// Answer of an agent.
+/// Response of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentAnswer {
-    /// The output, or the reason why there is none.
+    /// The output, or the reason why it failed.
     pub output: Result<Value, Fault>,
-    /// Tokens, cost and turns, if the agent tells them; else null.
+    /// Tokens, cost and turns if the agent reports them, otherwise null.
     pub usage: Value,
-    /// The execution that the task of the agent belongs to.
+    /// The execution of the agent's task.
     pub execution: ExecutionId,
     /// The task of the agent.
     pub task: TaskId,
 }
 
-/// Asks an agent through its A2A endpoint, and waits for the answer. An agent that is alive and reads nothing but its queue,
-/// as those of `sinew_agent.py` do, is asked by an execution.
+/// Calls an agent through its A2A endpoint, and waits for the response. An online agent that only
+/// reads its queue, like those of `sinew_agent.py`, is called through an execution.
 ///
 /// # Errors
-/// The mesh or the agent does not answer, or the answer cannot be read.
+/// The mesh or the agent does not respond, or the response is unreadable.
 pub async fn ask_agent(mesh: &Mesh, question: AgentQuestion<'_>) -> Result<AgentAnswer, Failure> {
     let id = uuid::Uuid::now_v7().to_string();
     let execution = ExecutionId::of(mesh.namespace(), mesh.caller().as_str(), &id);
@@ -76,7 +77,7 @@ pub async fn ask_agent(mesh: &Mesh, question: AgentQuestion<'_>) -> Result<Agent
     let told = async {
         while let Some(progress) = feed.next().await {
             for value in told_values(&progress) {
-                // Fails if the caller no longer listens.
+                // Fails if the caller no longer receives.
                 let _unheard = said.send(value);
             }
         }
@@ -89,7 +90,7 @@ pub async fn ask_agent(mesh: &Mesh, question: AgentQuestion<'_>) -> Result<Agent
     }
 }
 
-/// Waits for an answer; a task that is given up is cancelled.
+/// Waits for a response, and cancels an abandoned task.
 async fn cancellable(
     mesh: &Mesh,
     question: &AgentQuestion<'_>,
@@ -109,7 +110,7 @@ async fn cancellable(
     Ok(AgentAnswer { output: answer.0, usage: answer.1, execution: execution.clone(), task })
 }
 
-/// The task that an agent makes of a message which nobody but the caller knows.
+/// Returns the task that an agent creates for a message which only the caller knows.
 fn own_task(agent: &str, execution: &ExecutionId) -> TaskId {
     let activation = ActivationKey::of::<&str>(execution, Token::of(agent).as_str(), &[], 0);
     TaskId::of(execution, &activation, 1)
@@ -120,17 +121,17 @@ async fn cancel(mesh: &Mesh, agent: &str, execution: &ExecutionId) {
     let method = Method::Core(CoreMethod::CancelTask);
     let body = Request::new("cancel", method, &json!({ "id": task.as_str() })).to_bytes();
     let told = mesh.services().call_rpc(agent, method.as_str(), a2a_headers(), body, CANCEL_TIMEOUT).await;
-    // An agent that does not hear it ends by itself; its answer says what became of the task.
+    // An agent that misses the cancellation ends by itself; its response contains the task's state.
     drop(told);
     let body = Request::new("cancel", method, &json!({ "id": execution.as_str() })).to_bytes();
     let endpoint = agent_call(agent);
     let told =
         mesh.services().call_rpc(&endpoint, method.as_str(), a2a_headers(), body, CANCEL_TIMEOUT).await;
-    // The execution, if it is the one that asks the agent.
+    // The execution, if it calls the agent.
     drop(told);
 }
 
-/// Returns the values that an agent told in an update of its status; none of an update that ends its task.
+/// Returns the values in an agent's status update, or none for an update that ends its task.
 pub fn told_values(progress: &sinew_mesh::live::Progress) -> Vec<Value> {
     let Ok(StreamResponse::StatusUpdate(update)) = serde_json::from_slice(&progress.body) else {
         return Vec::new();
@@ -162,14 +163,15 @@ fn unreadable(agent: &str, reason: &str) -> Failure {
 /// Output or fault, and usage.
 type Exchanged = (Result<Value, Fault>, Value);
 
-/// Asks at the endpoint of the agent, or, if there is none and the agent is alive, at the one of the execution that asks it.
+/// Calls the agent's endpoint or, if there is none and the agent is online, the one of the
+/// execution that calls it.
 async fn exchange_anyhow(mesh: &Mesh, question: &AgentQuestion<'_>, id: &str) -> Result<Exchanged, Failure> {
     let agent = question.agent;
     if !reads_queue(mesh, agent).await? || fetch_card(mesh, agent, ENDPOINT_TIMEOUT).await.is_ok() {
         return exchange(mesh, question, agent, id).await;
     }
     let (output, usage) = match exchange(mesh, question, &agent_call(agent), id).await {
-        // No executor is there to ask.
+        // No executor is running.
         Err(failure) if failure.code == code::NOBODY_ANSWERS.as_str() => {
             let what =
                 format!("agent {agent}: it accepts tasks only from its queue, and no executor is running");
@@ -184,13 +186,13 @@ async fn exchange_anyhow(mesh: &Mesh, question: &AgentQuestion<'_>, id: &str) ->
     Ok((output, usage))
 }
 
-/// Whether a name is that of an agent that was there lately, and no workflow.
+/// Returns whether a name is that of a recently online agent, and not of a workflow.
 async fn is_agent(mesh: &Mesh, name: &str) -> Result<bool, Failure> {
     let cards = online(mesh).await?;
     Ok(cards.get(name).is_some_and(|announced| card::kind(&announced.card) == AgentKind::Agent))
 }
 
-/// Whether an agent was heard of lately and takes tasks from a queue.
+/// Returns whether an agent was recently online and reads tasks from a queue.
 async fn reads_queue(mesh: &Mesh, agent: &str) -> Result<bool, Failure> {
     let cards = online(mesh).await?;
     let is_heard = cards.age(agent).is_some_and(|age| age < CARD_LATE_AFTER);
@@ -238,7 +240,7 @@ async fn exchange(
             if is_agent(mesh, endpoint).await? {
                 return answered_late(mesh, question, &params, until).await;
             }
-            // The same message is the same call.
+            // The same message identifies the same call.
             let left = until.saturating_duration_since(Instant::now());
             mesh.services().call_rpc(endpoint, method.as_str(), headers, body, left).await?
         }
@@ -261,8 +263,8 @@ async fn exchange(
     exchanged(mesh, agent, &task).await
 }
 
-/// The answer of an agent that takes long, whichever of its processes gives it. The message is not sent again while a process of
-/// the agent may work on it.
+/// Returns the response of a slow agent, from any of its processes. The message is not sent again
+/// while a process of the agent may be processing it.
 async fn answered_late(
     mesh: &Mesh,
     question: &AgentQuestion<'_>,
@@ -293,7 +295,7 @@ async fn exchanged(mesh: &Mesh, agent: &str, task: &Task) -> Result<Exchanged, F
     Ok((Ok(output), result.usage))
 }
 
-/// Fetches the card that an agent gives at its A2A endpoint.
+/// Fetches the card from an agent's A2A endpoint.
 pub async fn fetch_card(mesh: &Mesh, agent: &str, patience: Duration) -> Result<AgentCard, Failure> {
     let method = Method::GetAgentCard;
     let request = Request::new("ping", method, &json!({}));
@@ -317,7 +319,7 @@ pub fn fault_failure(fault: &Fault) -> Failure {
         message.push_str("\n  ");
         message.push_str(detail);
     }
-    // The code of a fault is one of ours, but it may have come from data: it is looked up instead of trusted.
+    // The code should be one of Sinew's, but may come from data, so it is looked up.
     let kind = if fault.kind == FaultKind::Timeout { FailureKind::TimedOut } else { FailureKind::Failed };
     Failure::new(kind, known(&fault.code), message)
 }

@@ -1,4 +1,4 @@
-//! Agents of a mesh, as their cards announce them: those that are online, and those that died and were not retired.
+//! Agents of a mesh, from their cards: online ones, and offline ones that were not retired.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::execution_list::{ListDepth, RestOfList};
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::{MeshOperator, RowDetails};
 
-/// No agent of this name is on the mesh.
+/// The mesh has no agent with this name.
 const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();
 
-/// Failed executions among which those of an agent are looked for.
+/// Maximum number of failed executions searched for those of an agent.
 const SEARCHED_FAILURES: usize = 50;
-/// Most errors of an agent.
+/// Maximum number of an agent's errors.
 const MAX_ERRORS: usize = 10;
 
 /// State of an agent, by the time of its last heartbeat.
@@ -42,13 +42,13 @@ pub enum AgentState {
 }
 
 impl AgentState {
-    /// State of an agent that is online. Executors announce workflows, and seldom.
+    /// Returns the state of an online agent. Executors announce workflows infrequently.
     fn of_online(card: &AgentCard, age: Duration) -> Self {
         let is_late = age > CARD_LATE_AFTER && card::kind(card) == AgentKind::Agent;
         if is_late { Self::Late } else { Self::Online }
     }
 
-    /// The word for it.
+    /// Returns the name of the state.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Online => "online",
@@ -121,7 +121,7 @@ pub struct RetiredAgent {
 }
 
 impl AgentRow {
-    /// The rows of all agents that are online, without their queues.
+    /// Returns the rows of all online agents, without their queues.
     pub fn all(cards: &Cards) -> Vec<Self> {
         let none = BTreeMap::new();
         cards.list().iter().map(|one| Self::of_online(cards, one, &none)).collect()
@@ -146,7 +146,7 @@ impl AgentRow {
     }
 }
 
-/// Lists all agents by name, those that are offline and were not retired too.
+/// Lists all agents by name, including offline ones that were not retired.
 pub async fn list_agents(mesh: &Mesh, cards: &Cards) -> Result<Vec<AgentRow>, Failure> {
     let queues = queued_tasks(mesh).await?;
     let mut rows: Vec<AgentRow> =
@@ -158,7 +158,8 @@ pub async fn list_agents(mesh: &Mesh, cards: &Cards) -> Result<Vec<AgentRow>, Fa
 }
 
 impl MeshOperator {
-    /// Returns the latest executions that failed because of an agent, among those that `visible` takes.
+    /// Returns the latest executions that failed because of an agent, among those that match
+    /// `visible`.
     pub async fn agent_errors(&self, agent: &str, visible: RowFilter) -> Result<Vec<ExecutionRow>, Failure> {
         let failed = RowFilter { status: vec![ExecutionStatus::Failure], ..visible };
         let depth = ListDepth {
@@ -178,7 +179,7 @@ impl MeshOperator {
     }
 }
 
-/// Describes an agent that is listed: it is online, or offline and was not retired.
+/// Describes a listed agent: online, or offline and not retired.
 pub async fn describe_agent(mesh: &Mesh, cards: &Cards, name: &str) -> Result<AgentDetails, Failure> {
     let (card, state, age) = match find_agent(cards, name) {
         Ok(announced) => {
@@ -207,7 +208,7 @@ pub async fn describe_agent(mesh: &Mesh, cards: &Cards, name: &str) -> Result<Ag
     })
 }
 
-/// Removes an agent that is offline from the lists. It is listed again when it is announced again.
+/// Removes an offline agent from the lists. It is listed again when it is announced again.
 pub async fn retire_agent(mesh: &Mesh, cards: &Cards, name: &str) -> Result<RetiredAgent, Failure> {
     if let Ok(announced) = find_agent(cards, name) {
         let age = words::duration(cards.age(&announced.card.name).unwrap_or_default().as_millis() as u64);
@@ -231,12 +232,12 @@ async fn offline_card(mesh: &Mesh, cards: &Cards, name: &str) -> Result<Option<O
     Ok(offline_cards(mesh, cards).await?.into_iter().find(|one| one.card.name == name))
 }
 
-/// The agents that are offline; none for a user that may not read them.
+/// Returns the offline agents; an empty list if the user may not read them.
 pub(crate) async fn offline_cards(mesh: &Mesh, cards: &Cards) -> Result<Vec<OfflineCard>, Failure> {
     Ok(mesh.cards().offline(cards).await?)
 }
 
-/// Tasks in the queue of each agent, by its name; none for a user who may not see queues.
+/// Returns the number of queued tasks by agent; empty if the user may not see queues.
 async fn queued_tasks(mesh: &Mesh) -> Result<BTreeMap<String, u64>, Failure> {
     if !mesh.tasks().may_see_queues().await? {
         return Ok(BTreeMap::new());
@@ -246,7 +247,7 @@ async fn queued_tasks(mesh: &Mesh) -> Result<BTreeMap<String, u64>, Failure> {
     Ok(lengths.into_iter().filter_map(named).collect())
 }
 
-/// Finds the card of an agent that is online. Nothing ever stands in for another.
+/// Finds the card of an online agent by its exact name.
 pub fn find_agent(cards: &Cards, name: &str) -> Result<Arc<AnnouncedCard>, Failure> {
     cards.get(name).ok_or_else(|| {
         let all = cards.list();

@@ -1,4 +1,4 @@
-//! The processes of an agent, as they tell it themselves: `$SRV.STATS`, which `nats micro stats` reads too.
+//! Statistics that an agent's processes report: `$SRV.STATS`, which `nats micro stats` also reads.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use tokio::time::timeout;
 
 use crate::failure::{Failure, FailureKind};
 
-/// Longest time for the first answer.
+/// Time limit for the first response.
 const FIRST_ANSWER: Duration = Duration::from_millis(500);
-/// Silence after which nobody else answers.
+/// Time without responses after which no more are expected.
 const SILENCE: Duration = Duration::from_millis(120);
-/// Processes that are told.
+/// Maximum number of reported processes.
 const MAX_PROCESSES: usize = 64;
-/// Bytes of an answer that is read.
+/// Maximum size of a response.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
-/// Characters of a text that a process tells.
+/// Maximum length of a text from a process.
 const MAX_TEXT_CHARS: usize = 200;
 
 /// A process of an agent. All of it is the word of the process.
@@ -67,7 +67,7 @@ impl WorkFigures {
 }
 
 impl AgentProcess {
-    /// Reads an answer; `None` if it is not one of a service.
+    /// Parses a response, or returns `None` if it is not from a service.
     fn of(answer: &Value) -> Option<Self> {
         let endpoint = answer.get("endpoints")?.as_array()?.first()?;
         Some(Self {
@@ -80,7 +80,7 @@ impl AgentProcess {
     }
 }
 
-/// The figures of tasks, wherever an agent keeps them in its own data.
+/// Returns the statistics of tasks, wherever an agent stores them in its own data.
 fn tasks_of(data: &Value) -> Option<WorkFigures> {
     let members = data.as_object().into_iter().flat_map(|members| members.values());
     WorkFigures::of(data).or_else(|| members.into_iter().find_map(WorkFigures::of))
@@ -90,10 +90,10 @@ fn text_of(value: &Value, key: &str) -> String {
     value.get(key).and_then(Value::as_str).unwrap_or_default().chars().take(MAX_TEXT_CHARS).collect()
 }
 
-/// Asks all processes of an agent for their figures. None answers where the agent is not online.
+/// Requests the statistics of all processes of an agent. Returns none if the agent is offline.
 ///
 /// # Errors
-/// Fails if the connection is closed, or may not ask.
+/// Fails if the connection is closed, or permissions are missing.
 pub async fn ask_processes(mesh: &Mesh, agent: &str) -> Result<Vec<AgentProcess>, Failure> {
     let denied = mesh.admin().denied();
     tokio::select! { biased;
@@ -116,11 +116,11 @@ async fn gather(mesh: &Mesh, agent: &str) -> Result<Vec<AgentProcess>, Failure> 
     let mut patience = FIRST_ANSWER;
     while found.len() < MAX_PROCESSES {
         let Ok(Some(answer)) = timeout(patience, answers.next()).await else {
-            // A server that is silent has not passed the question on.
+            // A server that does not respond has not forwarded the request.
             mesh.admin().rights().await?;
             break;
         };
-        // A status instead of an answer says that nobody serves.
+        // A status instead of a response reports that there are no responders.
         if answer.status.is_some() {
             break;
         }

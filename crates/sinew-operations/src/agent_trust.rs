@@ -1,5 +1,5 @@
-//! Trust in agent files that a command found by itself: they may run programs and send variables of the environment, so each is
-//! trusted once, in the state that a person has seen.
+//! Trust in agent files that a command discovered: they may run programs and send environment
+//! variables, so a person has to trust each of them in its current state.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -15,27 +15,27 @@ use sinew_protocol::code;
 use crate::failure::{Failure, FailureKind};
 use crate::private_folder::make_private_folder;
 
-/// Most bytes of a file that is part of a digest.
+/// Maximum size of a file in a digest.
 const MAX_FILE_BYTES: u64 = 16 << 20;
-/// Most bytes of the file of trusted folders.
+/// Maximum size of the file of trusted folders.
 const MAX_STORE_BYTES: u64 = 1 << 20;
 
-/// An agent file that does something outside its sandbox.
+/// An agent file that acts outside its sandbox.
 #[derive(Clone, Debug)]
 pub struct ReachingAgent {
     /// Name of the agent.
     pub name: String,
-    /// Path of the file, as it was found.
+    /// Path of the file, as discovered.
     pub file: PathBuf,
     /// Work of the agent.
     pub reach: AgentReach,
     /// Absolute path of the file.
     place: PathBuf,
-    /// sha256 over the file and the files that it names.
+    /// sha256 of the file and the files that it names.
     digest: String,
 }
 
-/// The file in which trusted agent files are remembered.
+/// The file that stores trusted agent files.
 #[derive(Clone, Debug)]
 pub struct TrustStore {
     path: PathBuf,
@@ -49,7 +49,8 @@ struct TrustedFiles {
 }
 
 impl TrustStore {
-    /// The store of the user that these variables belong to; `None` without a home.
+    /// Returns the store of the user with these environment variables, or `None` without a home
+    /// folder.
     pub fn of_user(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<Self> {
         let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
         let state =
@@ -62,7 +63,7 @@ impl TrustStore {
         read.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
     }
 
-    /// The agents of these that are not trusted as their files are now.
+    /// Returns the agents that are not trusted in the current state of their files.
     pub fn untrusted(&self, agents: Vec<ReachingAgent>) -> Vec<ReachingAgent> {
         let trusted = self.read().folders;
         let is_trusted = |agent: &ReachingAgent| {
@@ -72,7 +73,7 @@ impl TrustStore {
         agents.into_iter().filter(|agent| !is_trusted(agent)).collect()
     }
 
-    /// Remembers agents as trusted as long as their files stay the same. Only the user can read the store.
+    /// Stores agents as trusted while their files are unchanged. Only the user can read the store.
     pub fn trust(&self, agents: &[ReachingAgent]) -> Result<(), Failure> {
         let failed = |error: &dyn std::fmt::Display| {
             let text = format!("cannot write {}: {error}", self.path.display());
@@ -86,7 +87,7 @@ impl TrustStore {
             trusted.folders.entry(folder).or_default().insert(name, agent.digest.clone());
         }
         let text = serde_json::to_vec_pretty(&trusted).map_err(|error| failed(&error))?;
-        // A file that is half written would forget every folder.
+        // Written atomically, because a partial file would lose every folder.
         let mut file = private_file(parent).map_err(|error| failed(&error))?;
         file.write_all(&text).map_err(|error| failed(&error))?;
         file.persist(&self.path).map(drop).map_err(|error| failed(&error))
@@ -100,15 +101,15 @@ impl ReachingAgent {
     }
 }
 
-/// A file of the user alone, which gets its name when it is whole.
+/// Creates a file for the user only, which gets its final name when it is complete.
 fn private_file(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     tempfile::NamedTempFile::new_in(folder)
 }
 
-/// The agents of these that do something outside their sandbox, by file.
+/// Returns the agents that act outside their sandbox, by file.
 pub fn reaching<'a>(agents: impl Iterator<Item = &'a Arc<Agent>>) -> Vec<ReachingAgent> {
     let reaching = agents.filter(|agent| !agent.reach().is_empty()).filter_map(|agent| {
-        // Agents that ship with Sinew have no file.
+        // Built-in agents have no file.
         let place = agent.file().canonicalize().ok()?;
         let (file, reach) = (agent.file().to_owned(), agent.reach().clone());
         let digest = digest_of(&place, &reach);
@@ -119,11 +120,11 @@ pub fn reaching<'a>(agents: impl Iterator<Item = &'a Arc<Agent>>) -> Vec<Reachin
     found
 }
 
-/// The sha256 over an agent file and the files that it names.
+/// Returns the sha256 of an agent file and the files that it names.
 fn digest_of(file: &Path, reach: &AgentReach) -> String {
     let mut lines = String::new();
     for path in std::iter::once(file).chain(reach.files.iter().map(PathBuf::as_path)) {
-        // A file that cannot be read is another state than any content.
+        // An unreadable file differs from any content.
         let content = read_file(path, MAX_FILE_BYTES).map_or_else(|_| "-".to_owned(), |bytes| sha256(&bytes));
         lines.push_str(&content);
         lines.push('\n');
@@ -173,7 +174,7 @@ mod tests {
             assert!(!untrusted(&store, agents.path()).is_empty(), "{file}");
             trust();
         }
-        // An agent that only computes changes nothing.
+        // An agent that only computes needs no trust.
         write("z.agent.yaml", "name: Z\nrun: {script: {source: 'lambda input: 2'}}\n");
         assert_eq!(untrusted(&store, agents.path()), Vec::<String>::new());
         #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! Questions that wait for people, and the decisions of people.
+//! Questions that wait for people, and their decisions.
 
 use futures_util::StreamExt as _;
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ use sinew_runtime::local;
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::MeshOperator;
 
-/// Records fetched at the same time.
+/// Number of records fetched concurrently.
 const AT_ONCE: usize = 16;
 
 /// A question that waits for a person.
@@ -49,7 +49,7 @@ pub struct ApprovalDetails {
     pub decisions: Vec<PersonDecision>,
 }
 
-/// A question that was found, and the execution that asks.
+/// A question and its execution.
 #[derive(Debug)]
 pub struct FoundApproval {
     /// The execution.
@@ -61,11 +61,11 @@ pub struct FoundApproval {
 /// Decision of a person.
 #[derive(Clone, Debug, Default)]
 pub struct DecisionRequest {
-    /// The answer; `Null` for a plain yes or no.
+    /// The answer; `Null` for a plain approval or rejection.
     pub data: Value,
     /// Comment stored with the decision.
     pub comment: Option<String>,
-    /// Whether the answer is no.
+    /// Whether the decision is a rejection.
     pub reject: bool,
 }
 
@@ -83,7 +83,7 @@ pub struct RecordedDecision {
 }
 
 impl FoundApproval {
-    /// The question with the data to judge.
+    /// Returns the question with the data to decide on.
     pub fn details(&self) -> ApprovalDetails {
         let approval = open_approval(&self.record, self.wait.clone());
         let input = self.record.execution.ctx().input().clone();
@@ -92,11 +92,11 @@ impl FoundApproval {
 }
 
 impl MeshOperator {
-    /// Lists questions that wait for people, those that are due first; of all workflows if none is named.
+    /// Lists the open questions, those due first; of all workflows if none is named.
     pub async fn approvals(&self, workflow: Option<&str>) -> Result<Vec<OpenApproval>, Failure> {
         let mut open = self.client.open().await?;
         open.retain(|one| workflow.is_none_or(|name| name == one.workflow));
-        // An execution that works somewhere else may wait for a person all the same.
+        // An execution with other work in progress may still wait for a person.
         let records: Vec<Result<Record, Failure>> = futures_util::stream::iter(open)
             .map(|one| async move { self.record(&one.execution).await })
             .buffered(AT_ONCE)
@@ -107,7 +107,7 @@ impl MeshOperator {
             match record {
                 Ok(record) => rows.extend(open_approvals(&record)),
                 Err(failure) if failure.is_mesh_silent() => return Err(failure),
-                // One that ended while we looked waits no more.
+                // An execution that ended in the meantime no longer waits.
                 Err(_) => {}
             }
         }
@@ -115,7 +115,7 @@ impl MeshOperator {
         Ok(rows)
     }
 
-    /// Finds the question of an execution that waits for a person. `node` chooses between several.
+    /// Finds the open question of an execution. `node` selects one of several.
     pub async fn find_approval(
         &self,
         id: &ExecutionId,
@@ -156,7 +156,7 @@ impl MeshOperator {
         }
     }
 
-    /// Returns the question where it is asked: an execution that waits for a callee answers through it.
+    /// Returns the question at its origin: an execution that waits for a callee answers through it.
     async fn at_its_place(&self, found: FoundApproval) -> Result<FoundApproval, Failure> {
         let Some(asked) = &found.wait.asked_in else { return Ok(found) };
         let Some(place) = &asked.execution else { return Ok(found) };
@@ -214,7 +214,7 @@ fn open_approval(record: &Record, wait: ShownWait) -> OpenApproval {
     }
 }
 
-/// The questions of an execution, and on demand those of its callees.
+/// Returns the questions of an execution, and optionally those of its callees.
 fn waits_for_people(record: &Record, with_callees: bool) -> Vec<ShownWait> {
     let context = ViewContext::of(&record.execution, local::now(), &MeshPresence::default());
     let waits = waiting::waits(record, &context);

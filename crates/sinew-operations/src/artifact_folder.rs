@@ -1,4 +1,4 @@
-//! Where artifacts are kept, and under which names people and programs open them.
+//! Folders of artifacts, and the file names under which people and programs open them.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -14,12 +14,12 @@ use crate::private_folder::keep_state_private;
 pub struct KeptArtifacts {
     /// The folder.
     pub folder: PathBuf,
-    /// Store that agents write to.
+    /// Store to which agents write.
     pub artifacts: Arc<dyn Artifacts>,
 }
 
 impl KeptArtifacts {
-    /// Opens the folder, which is made if it does not exist.
+    /// Opens the folder, and creates it if necessary.
     pub fn open(folder: PathBuf) -> Result<Self, Failure> {
         keep_state_private(&folder).map_err(|error| Failure::unreadable(&folder, &error))?;
         let artifacts = ArtifactFolder::open(&folder).map_err(|error| {
@@ -29,12 +29,12 @@ impl KeptArtifacts {
         Ok(Self { folder, artifacts: Arc::new(artifacts) })
     }
 
-    /// Lists the stored artifacts and copies the newest version of each to its own name. Removes an empty folder.
-    /// `warn` hears of artifacts that cannot be copied.
+    /// Lists the stored artifacts and copies the newest version of each to a file with its name.
+    /// Removes an empty folder. Calls `warn` for artifacts that cannot be copied.
     pub fn finish(&self, warn: &dyn Fn(&str)) -> Vec<ArtifactMeta> {
         let stored = self.artifacts.list().unwrap_or_default();
         if stored.is_empty() {
-            // Only what is empty goes: `remove_dir` refuses any other folder.
+            // `remove_dir` removes empty folders only.
             let index = self.folder.join("index.jsonl");
             if fs::metadata(&index).is_ok_and(|index| index.len() == 0) {
                 let _ = fs::remove_file(index);
@@ -48,9 +48,10 @@ impl KeptArtifacts {
     }
 }
 
-/// Writes the newest version of each into `files/` below the folder.
+/// Writes the newest version of each artifact to `files/` below the folder.
 ///
-/// Names of artifacts are one segment of a path and safe as file names; what stands in the way is replaced, not followed.
+/// Names of artifacts are single path segments and safe file names; existing entries are replaced,
+/// and links are not followed.
 fn unpack(artifacts: &dyn Artifacts, stored: &[ArtifactMeta], folder: &Path) -> io::Result<()> {
     let files = folder.join("files");
     fs::create_dir_all(&files)?;

@@ -1,4 +1,4 @@
-//! Where an artifact is used: tasks whose input names its address or its digest.
+//! Uses of an artifact: tasks whose input contains its address or digest.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use sinew_runtime::events;
 
 use crate::execution_artifacts::LeftArtifact;
 
-/// Depth to which an input is searched.
+/// Maximum depth to which an input is searched.
 const MAX_DEPTH: usize = 32;
 
 /// A task that was given an artifact, or an execution that was started with it.
@@ -26,7 +26,7 @@ pub struct ArtifactUse {
     pub attempt: u32,
 }
 
-/// Texts by which an artifact is known in inputs.
+/// Texts that identify an artifact in inputs.
 #[derive(Clone, Debug)]
 pub struct ArtifactMarks {
     sha256: String,
@@ -34,7 +34,7 @@ pub struct ArtifactMarks {
 }
 
 impl ArtifactMarks {
-    /// The marks of an artifact.
+    /// Returns the marks of an artifact.
     pub fn of(left: &LeftArtifact) -> Self {
         let url = match &left.artifact.content {
             Content::Url(url) => Some(url.clone()),
@@ -55,7 +55,7 @@ impl ArtifactMarks {
     }
 }
 
-/// Returns the tasks of an execution that were given an artifact, in order.
+/// Returns the tasks of an execution that received an artifact, in order.
 pub fn uses_in(record: &Record, marks: &ArtifactMarks) -> Vec<ArtifactUse> {
     let ctx = record.execution.ctx();
     let found = |node: Option<String>, attempt: u32| ArtifactUse {

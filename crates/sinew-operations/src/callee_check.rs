@@ -1,4 +1,4 @@
-//! Agents and workflows that a plan calls and that are not served.
+//! Called agents and workflows that are missing from the mesh.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +17,14 @@ use crate::failure::Failure;
 pub struct MissingCallee {
     /// Index of the first node that calls it.
     pub node: usize,
-    /// Problem in words, with the node that calls it.
+    /// Description of the problem, with the calling node.
     pub text: String,
     /// Advice on how to fix it.
     pub hint: String,
 }
 
 impl MissingCallee {
-    /// The finding at the place of the node.
+    /// Converts it to a finding at the node's position.
     pub(crate) fn finding(self, place: Option<Span>) -> Diagnostic {
         let finding = Diagnostic::warning(code::CALLEE_NOT_ON_MESH.as_str(), self.text).hint(self.hint);
         match place {
@@ -34,9 +34,10 @@ impl MissingCallee {
     }
 }
 
-/// Finds the agents that a plan calls and that are not online, and the workflows that are not deployed.
+/// Finds the agents that a plan calls and that are not online, and the workflows that are not
+/// deployed.
 pub async fn missing_callees(mesh: &Mesh, cards: &Cards, plan: &Plan) -> Result<Vec<MissingCallee>, Failure> {
-    // Starts are frequent, so the usual case costs no request.
+    // Starts are frequent, so the usual case must not cost a request.
     if callees(plan).all(|(_, _, name)| cards.get(name).is_some()) {
         return Ok(Vec::new());
     }
@@ -65,7 +66,7 @@ pub async fn missing_callees(mesh: &Mesh, cards: &Cards, plan: &Plan) -> Result<
         let hint = match (is_workflow, plan.dialect.as_str()) {
             (true, _) => "deploy it with `sinew workflow deploy FILE`",
             (false, "sam") => "serve it with `sinew serve agent FILE`",
-            // A file of these dialects may leave open who does the work of a node.
+            // A file of these dialects need not name the agent of a node.
             (false, _) => {
                 "serve it with `sinew serve agent FILE`, or select an agent with `--default-agent KIND=AGENT` for nodes whose file \
                  names none"
@@ -80,7 +81,7 @@ pub async fn missing_callees(mesh: &Mesh, cards: &Cards, plan: &Plan) -> Result<
     Ok(found)
 }
 
-/// Nodes that call an agent or a workflow: index, node and name.
+/// Returns the nodes that call an agent or a workflow: index, node and name.
 fn callees(plan: &Plan) -> impl Iterator<Item = (usize, &PlanNode, &str)> {
     let calls =
         |node: &PlanNode| !node.attached && matches!(node.op, NodeOperation::Agent | NodeOperation::Workflow);

@@ -1,4 +1,4 @@
-//! The records of a conversation with a model, worded for people and programs.
+//! Formats the records of a conversation with a model for people and programs.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,12 @@ use serde_json::{Value, json};
 use sinew_agents::{CallStatus, ConversationEnd, StepBody, StepRecord};
 use sinew_inspection::words;
 
-/// Longest text in a line, in characters.
+/// Maximum length of a text in a line.
 const MAX_TEXT: usize = 200;
 
-/// Returns the records as rows of `n`, `at`, `kind` and `text`, those of nested agents with `within`, the key of their call. With `content`, rows have what was said as `content`.
+/// Returns the records as rows of `n`, `at`, `kind` and `text`; those of nested agents have
+/// `within`, the key of their call. With `content`, rows also contain the complete texts as
+/// `content`.
 pub fn conversation_rows(records: &[StepRecord], content: bool) -> Vec<Value> {
     let row = |(n, record): (usize, &StepRecord)| {
         let at = i64::try_from(record.at).ok().and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
@@ -31,14 +33,14 @@ pub fn conversation_rows(records: &[StepRecord], content: bool) -> Vec<Value> {
     records.iter().enumerate().map(row).collect()
 }
 
-/// Returns the rows as lines for people, each with the time since the first record.
+/// Formats the rows for people, each with the time since the first record.
 pub fn conversation_lines(records: &[StepRecord], content: bool) -> String {
     let first = records.first().map_or(0, |record| record.at);
     let rows = conversation_rows(records, content);
     let lines = records.iter().zip(&rows).map(|(record, row)| {
         let since = words::duration(record.at.saturating_sub(first));
         let text = words::one_line(row["text"].as_str().unwrap_or_default(), MAX_TEXT);
-        // Conversations of nested agents stand among the records of the one above.
+        // Conversations of nested agents are interleaved with the records of their caller.
         let mark = if record.within.is_some() { "· " } else { "" };
         let mut line = format!("  +{since:<8} {:<9} {mark}{text}", row["kind"].as_str().unwrap_or_default());
         if let Some(said) = row.get("content").filter(|said| !said.is_null()) {
@@ -134,7 +136,7 @@ fn text(body: &StepBody) -> String {
     }
 }
 
-/// The texts of a record: words of models, tools and people.
+/// Returns the texts of a record: from models, tools and people.
 fn said(body: &StepBody) -> Value {
     match body {
         StepBody::Begin(begin) if !begin.session.is_empty() => json!(begin.session),

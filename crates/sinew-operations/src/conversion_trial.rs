@@ -1,4 +1,4 @@
-//! Conversion functions of connections, tried on samples.
+//! Trials of connections' conversion functions on samples.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::workflow_file;
 /// The dialect that has conversion functions.
 const DIALECT: &str = "agentteam";
 
-/// Reads the file as it is: other errors in it do not keep a function from being tried.
+/// Reads the file without checks: other errors in it do not prevent a trial.
 pub fn read_document(file: &Path, dialect: Option<&str>) -> Result<Document, Failure> {
     let document =
         workflow_file::document(file, &workflow_file::read(file)?).map_err(Failure::diagnostics)?;
@@ -26,7 +26,7 @@ pub fn read_document(file: &Path, dialect: Option<&str>) -> Result<Document, Fai
     Ok(document)
 }
 
-/// Calls the function of a connection with a sample, as an execution would.
+/// Calls a connection's function with a sample, like an execution.
 pub fn try_connection(
     document: &Document,
     connection: &str,
@@ -84,7 +84,7 @@ pub fn trial_document(trial: &ConversionTrial, document: &Document) -> Value {
     })
 }
 
-/// Returns the failure of a function that gave no result.
+/// Returns the failure of a function without a result.
 pub fn trial_failure(
     trial: &ConversionTrial,
     error: &agentteam::ConversionFailure,

@@ -1,4 +1,4 @@
-//! Workflows that are deployed on a mesh: lists, versions, descriptions, tools, and their removal.
+//! Deployed workflows of a mesh: lists, versions, descriptions, tools, and removal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,7 +83,7 @@ pub struct WorkflowRemoval {
 }
 
 impl VersionRow {
-    /// The versions of a workflow, newest first; none if it is not deployed.
+    /// Returns the versions of a workflow, newest first; an empty list if it is not deployed.
     pub fn all(workflows: &Workflows, name: &str) -> Vec<Self> {
         let mut all = workflows.versions(name);
         all.reverse();
@@ -99,7 +99,7 @@ impl VersionRow {
 }
 
 impl MeshOperator {
-    /// The workflows that are deployed, each with the callees that are not served.
+    /// Lists the deployed workflows, each with its missing callees.
     pub async fn list_workflows(&self) -> Result<Vec<DeployedRow>, Failure> {
         let workflows = self.workflows().await?;
         let row = async |version: &WorkflowVersion| {
@@ -126,14 +126,14 @@ impl MeshOperator {
         Ok(rows)
     }
 
-    /// Returns what a plan calls and nobody serves, in words; nothing if that is not known, because neither a list nor a start
-    /// fails for it.
+    /// Describes the missing callees of a plan; empty if they are unknown, because neither a list
+    /// nor a start fails for this reason.
     pub async fn start_warnings(&self, plan: &Plan) -> Vec<String> {
         let missing = missing_callees(self.mesh(), self.client.cards(), plan).await;
         missing.unwrap_or_default().into_iter().map(|one| one.text).collect()
     }
 
-    /// Tools by workflow: of what is deployed, and of workflows that others announce.
+    /// Returns tools by workflow: of deployed workflows, and of workflows announced by others.
     pub async fn tools(&self) -> Result<BTreeMap<String, WorkflowTool>, Failure> {
         let announced = self.online().await?.list();
         let mut found: Vec<WorkflowTool> =
@@ -145,7 +145,7 @@ impl MeshOperator {
         Ok(found.into_iter().map(|tool| (tool.workflow.clone(), tool)).collect())
     }
 
-    /// Says what removing a workflow would remove.
+    /// Returns what removing a workflow would remove.
     pub async fn preview_removal(&self, name: &str) -> Result<WorkflowRemoval, Failure> {
         let (name, version) = find_deployed(self, name, None).await?;
         let open_executions =
@@ -153,14 +153,14 @@ impl MeshOperator {
         Ok(WorkflowRemoval { name, version, open_executions })
     }
 
-    /// Removes a workflow: nothing new can be started of it, and its card goes.
+    /// Removes a workflow and its card; no new execution of it can start.
     pub async fn remove_workflow(&self, removal: &WorkflowRemoval) -> Result<(), Failure> {
         Ok(self.mesh().workflows().undeploy(&removal.name).await?)
     }
 }
 
 impl ToolRow {
-    /// The row of a tool.
+    /// Returns the row of a tool.
     pub fn of(tool: &WorkflowTool) -> Self {
         Self {
             name: tool.declaration().short_name(),
@@ -257,7 +257,8 @@ impl<'p> WorkflowDescription<'p> {
         Self::of(plan, sinew_plan::digest(plan), &lowered.places, path, usize::MAX)
     }
 
-    /// Describes a plan of this digest that is deployed under a name, with so many of its nodes and the number of all.
+    /// Describes a plan of this digest that is deployed under a name, with up to `nodes` of its
+    /// nodes and their total number.
     pub fn of_deployed(plan: &'p Plan, digest: &str, name: &str, nodes: usize) -> Self {
         let node_count = Some(plan.nodes.len());
         Self { node_count, ..Self::of(plan, digest.to_owned(), &[], name.to_owned(), nodes) }
@@ -311,7 +312,7 @@ pub fn waits_for<'p>(graph: &PlanGraph<'p>, ix: NodeIndex) -> Vec<&'p str> {
     before.filter(|from| seen.insert(*from)).map(|from| graph.plan().node(from).id.as_str()).collect()
 }
 
-/// Agents (true) or workflows (false) that the plan works with, by name.
+/// Returns the agents (true) or workflows (false) that the plan calls, by name.
 pub fn partners(plan: &Plan, agents: bool) -> BTreeSet<&str> {
     plan.nodes
         .iter()
@@ -323,7 +324,7 @@ pub fn partners(plan: &Plan, agents: bool) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Returns for the body of each map, loop and fork the node that runs it.
+/// Returns the node that runs the body of each map, loop and fork.
 pub fn owners(plan: &Plan) -> BTreeMap<NodeIndex, &str> {
     let mut owners = BTreeMap::new();
     for node in &plan.nodes {

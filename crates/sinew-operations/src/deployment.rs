@@ -1,4 +1,5 @@
-//! Workflows from files onto a mesh: plans by digest, and the name under which others find the latest.
+//! Deploys workflows from files to a mesh: plans by digest, and the name that identifies the
+//! latest.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,13 +26,13 @@ use crate::mesh_operator::{MeshOperator, online};
 use crate::workflow_file::{Loaded, Options, unique_names};
 use crate::workflow_search::{diagnostic_values, find_workflows, nothing_found};
 
-/// A drawing larger than this is left out of the card: whoever wants it makes it of the plan.
+/// Maximum size of a drawing in a card; clients create larger ones from the plan.
 const MOST_DRAWING: usize = 24 * 1024;
 
-/// Bytes of the texts of a workflow that are stored with its plan.
+/// Maximum size of a workflow's source texts that are stored with its plan.
 const MAX_TEXT_BYTES: usize = 2 << 20;
 
-/// An agent or a workflow has the name already.
+/// An agent or a workflow already has the name.
 pub const NAME_TAKEN: &str = code::NAME_TAKEN.as_str();
 
 /// A deployed workflow.
@@ -54,7 +55,7 @@ pub struct Deployed {
     pub findings: Diagnostics,
 }
 
-/// Stores a plan under its digest, with the texts that it was lowered from.
+/// Stores a plan under its digest, with its source texts.
 pub async fn store(
     mesh: &Mesh,
     plan: &Plan,
@@ -62,7 +63,7 @@ pub async fn store(
     texts: Option<PlanTexts>,
 ) -> Result<String, Failure> {
     let digest = sinew_plan::digest(plan);
-    // A plan that is there already keeps the texts that it came from.
+    // An existing plan keeps its source texts.
     if texts.is_none() && mesh.workflows().get_plan(&digest).await.is_ok() {
         return Ok(digest);
     }
@@ -80,9 +81,9 @@ pub async fn store(
     Err(Failure::new(FailureKind::Failed, code::FILES_HAVE_ERRORS.as_str(), text))
 }
 
-/// Deploys all workflows of a file. One that is deployed as it is already is left alone.
+/// Deploys all workflows of a file. An unchanged workflow is skipped.
 pub async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<Deployed>, Failure> {
-    // All or nothing, as far as the file goes.
+    // All workflows of the file are checked before the first is deployed.
     for lowered in &loaded.workflows {
         if lowered.warnings.has_errors() {
             return Err(Failure::diagnostics(lowered.warnings.clone()));
@@ -97,7 +98,7 @@ pub async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<Deployed>, Failu
         let version = sinew_plan::digest(plan);
         let known = mesh.workflows().latest(&plan.name).await?;
         let new = known.is_none_or(|known| known.deployment.digest != version);
-        // Comments may have changed though the plan is the same: what people read is the file as it is now.
+        // Comments may change without changing the plan: people should see the current file.
         store(mesh, plan, Some(&loaded.path), texts_of(lowered)).await?;
         if new {
             mesh.workflows().deploy(&deployment(mesh, loaded, lowered, &version)).await?;
@@ -111,7 +112,8 @@ pub async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<Deployed>, Failu
             findings: Diagnostics::default(),
         });
     }
-    // Workflows of one file may call each other, so they are compared with the mesh once all are deployed.
+    // Workflows of one file may call each other, so they are checked against the mesh after all are
+    // deployed.
     for (one, lowered) in deployed.iter_mut().zip(&loaded.workflows) {
         one.findings = lowered.warnings.clone();
         for missing in missing_callees(mesh, &cards, &lowered.plan).await? {
@@ -124,7 +126,8 @@ pub async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<Deployed>, Failu
     Ok(deployed)
 }
 
-/// Returns the texts that a workflow was lowered from, with the findings in them; `None` if they are not known or too long.
+/// Returns a workflow's source texts with their findings, or `None` if they are unknown or too
+/// long.
 pub fn texts_of(lowered: &Lowered) -> Option<PlanTexts> {
     let files: Vec<PlanFile> = lowered
         .warnings
@@ -138,7 +141,7 @@ pub fn texts_of(lowered: &Lowered) -> Option<PlanTexts> {
     is_kept.then(|| PlanTexts { files, diagnostics: diagnostic_values(&lowered.warnings) })
 }
 
-/// Reads workflow files; the first that has errors fails all.
+/// Reads workflow files; fails on the first with errors.
 pub fn read_workflows(paths: &[PathBuf], options: &Options) -> Result<Vec<Loaded>, Failure> {
     let mut loaded = Vec::new();
     for file in find_workflows(paths, options)? {
@@ -154,7 +157,7 @@ pub fn read_workflows(paths: &[PathBuf], options: &Options) -> Result<Vec<Loaded
     Ok(loaded)
 }
 
-/// Deploys what was read.
+/// Deploys all workflows of the files.
 pub async fn deploy_all(mesh: &Mesh, loaded: &[Loaded]) -> Result<Vec<Deployed>, Failure> {
     let mut deployed = Vec::new();
     for file in loaded {
@@ -191,7 +194,8 @@ fn deployment(mesh: &Mesh, loaded: &Loaded, lowered: &Lowered, digest: &str) -> 
     }
 }
 
-/// Refuses a file with a workflow whose name an agent on the mesh has: callers could not tell which of the two answers.
+/// Rejects a file with a workflow that has the name of an agent on the mesh, because callers could
+/// not distinguish them.
 fn refuse_names_of_agents(cards: &Cards, loaded: &Loaded) -> Result<(), Failure> {
     for lowered in &loaded.workflows {
         let name = &lowered.plan.name;
@@ -206,12 +210,13 @@ fn refuse_names_of_agents(cards: &Cards, loaded: &Loaded) -> Result<(), Failure>
     Ok(())
 }
 
-/// Refuses agents whose names deployed workflows have.
+/// Rejects agents with the names of deployed workflows.
 pub async fn refuse_names_of_workflows<'a>(
     mesh: &Mesh,
     names: impl Iterator<Item = &'a str>,
 ) -> Result<(), Failure> {
-    // An agent with credentials of its own may not read workflows; there the permissions keep names apart.
+    // Agents with their own credentials may not read workflows; their permissions keep the names
+    // distinct.
     if !matches!(mesh.admin().rights().await, Ok(None)) {
         return Ok(());
     }
@@ -225,14 +230,15 @@ pub async fn refuse_names_of_workflows<'a>(
     Ok(())
 }
 
-/// Tells whether an argument names a deployed workflow, and not a file.
+/// Returns whether an argument names a deployed workflow rather than a file.
 pub fn is_workflow_name(argument: &Path) -> bool {
     let text = argument.to_string_lossy();
     let name = text.split_once('@').map_or(text.as_ref(), |(name, _)| name);
     !argument.is_file() && text != "-" && !name.contains(['/', '.'])
 }
 
-/// Returns the name and version that a name means: the newest version, or the one that `version` begins.
+/// Returns the name and version of a deployed workflow: the newest version, or the one with the
+/// prefix `version`.
 pub async fn find_deployed(
     remote: &MeshOperator,
     name: &str,
@@ -269,7 +275,7 @@ pub async fn find_deployed(
     }
 }
 
-/// Reads a deployed workflow (`NAME` or `NAME@VERSION`), as if it came from a file.
+/// Reads a deployed workflow (`NAME` or `NAME@VERSION`) as if it came from a file.
 pub async fn load_deployed(remote: &MeshOperator, argument: &Path) -> Result<Loaded, Failure> {
     let text = argument.to_string_lossy();
     let (name, version) = text.split_once('@').map_or((text.as_ref(), None), |(name, at)| (name, Some(at)));

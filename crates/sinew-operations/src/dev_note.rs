@@ -19,15 +19,15 @@ use sinew_protocol::env;
 use crate::failure::Failure;
 use crate::private_folder::keep_state_private;
 
-/// The note, below the folder that `sinew dev` was started in.
+/// The note, below the folder in which `sinew dev` was started.
 const DEV_FILE: &str = ".sinew/dev.json";
 /// The same as variables, below that folder.
 const ENV_FILE: &str = ".sinew/dev.env";
-/// File with the password, in the folder with the data.
+/// File with the password, in the data folder.
 const PASSWORD_FILE: &str = "password";
-/// Bytes of a note, and of a password.
+/// Maximum size of a note, and of a password.
 const MAX_FILE_BYTES: u64 = 4096;
-/// Time for the server to take a connection.
+/// Time limit for connecting to the server.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The mesh of a running `sinew dev`.
@@ -49,7 +49,8 @@ impl fmt::Debug for RunningDev {
 }
 
 impl RunningDev {
-    /// Returns the mesh of the `sinew dev` that was started in a folder; `None` if its server does not answer.
+    /// Returns the mesh of the `sinew dev` started in a folder, or `None` if its server does not
+    /// respond.
     pub fn find(folder: &Path) -> Option<Self> {
         let bytes = sinew_files::read_file(&folder.join(DEV_FILE), MAX_FILE_BYTES).ok()?;
         let note: Self = serde_json::from_slice(&bytes).ok()?;
@@ -60,18 +61,19 @@ impl RunningDev {
         note.ports.iter().any(answers).then_some(note)
     }
 
-    /// Addresses of the servers, separated by commas.
+    /// Returns the addresses of the servers, separated by commas.
     pub fn url(&self) -> String {
         let urls: Vec<String> = self.ports.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
         urls.join(",")
     }
 
-    /// User of the server.
+    /// Returns the user of the server.
     pub fn user(&self) -> &'static str {
         SERVER_USER
     }
 
-    /// True if all these addresses, separated by commas, are those of the servers, without credentials of their own.
+    /// Returns whether all these comma-separated addresses belong to the servers, without their own
+    /// credentials.
     pub fn has_addresses(&self, urls: &str) -> bool {
         urls.split(',').all(|url| {
             let host = url.trim().trim_start_matches("nats://").trim_end_matches('/');
@@ -81,7 +83,8 @@ impl RunningDev {
     }
 }
 
-/// Returns the password of a server with this store: random, and the same at each start. Without a store it is new.
+/// Returns the password of a server with this store: random, and the same at each start. Without a
+/// store it is new.
 pub fn server_password(store: Option<&Path>) -> Result<String, Failure> {
     let new = || format!("{:032x}", rand::random::<u128>());
     let Some(store) = store else { return Ok(new()) };
@@ -99,17 +102,18 @@ pub fn server_password(store: Option<&Path>) -> Result<String, Failure> {
     Ok(password)
 }
 
-/// True for what [`server_password`] makes. The text is part of the server's configuration.
+/// Returns whether [`server_password`] could have created the text, which is part of the server's
+/// configuration.
 fn is_password(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The note of this process, removed when it is dropped.
+/// The note of this process, removed on drop.
 #[derive(Debug)]
 pub struct DevNote;
 
 impl DevNote {
-    /// Writes the note to the current folder. Returns `None` if the folder cannot be written to.
+    /// Writes the note to the current folder. Returns `None` if the folder is not writable.
     pub fn write(ports: Vec<u16>, namespace: &str, password: &str) -> Option<Self> {
         let note = RunningDev { ports, namespace: namespace.to_owned(), password: password.to_owned() };
         keep_state_private(Path::new(DEV_FILE)).ok()?;
@@ -125,7 +129,7 @@ impl DevNote {
         Some(Self)
     }
 
-    /// File with the variables that connect an agent or a tool to the mesh.
+    /// Returns the file with the variables that connect an agent or a tool to the mesh.
     pub fn env_file(&self) -> PathBuf {
         PathBuf::from(ENV_FILE)
     }
@@ -157,7 +161,7 @@ mod tests {
             let mode = std::fs::metadata(store.join(PASSWORD_FILE)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }
-        // What is not a password never reaches the configuration of the server.
+        // A text that is not a password never reaches the server's configuration.
         std::fs::write(store.join(PASSWORD_FILE), "\" } system_account: \"X").unwrap();
         assert!(is_password(&server_password(Some(&store)).unwrap()));
     }

@@ -1,4 +1,4 @@
-//! Checks of a mesh from end to end, each with what to do about it.
+//! End-to-end checks of a mesh, each with advice.
 
 mod rights;
 
@@ -20,10 +20,10 @@ use crate::failure::{Failure, FailureKind, known};
 use crate::mesh_operator::{MeshOperator, adapter};
 use crate::mesh_status::{self, ExecutorStatus, MeshStatus};
 
-/// Advice about an agent that work waits for.
+/// Advice about an agent for which work waits.
 const MISSING_AGENT_HINT: &str =
     "start it with `sinew serve agent FILE`, or cancel the executions that wait for it";
-/// Bytes a server should take in one message: events, results and commits are cut to less.
+/// Recommended maximum message size of a server: events, results and commits are kept below it.
 const PAYLOAD: usize = 1024 * 1024;
 
 /// A check of a mesh, and how it went.
@@ -56,20 +56,20 @@ pub enum CheckState {
     Fail,
 }
 
-/// Age from which an approval that still waits is a failure, unless the operator names another.
+/// Default age at which a pending approval is a failure.
 pub const MAX_APPROVAL_AGE: Duration = Duration::from_hours(24);
-/// Time for which an executor without a heartbeat is a failure. One that was replaced is remembered
+/// Period for which an executor without a heartbeat is a failure. A replaced executor is remembered
 /// for a day.
 const MAX_EXECUTOR_SILENCE: Duration = Duration::from_hours(1);
 
-/// Subject of the examination.
+/// Settings of an examination.
 #[derive(Clone, Debug)]
 pub struct DoctorOptions {
-    /// Roles that the credentials are to have; the closest ones if empty.
+    /// Expected roles of the credentials; the closest ones if empty.
     pub roles: Vec<Role>,
-    /// Whether the mesh is provisioned in between.
+    /// Whether the mesh is provisioned during the examination.
     pub fix: bool,
-    /// Age from which an approval that still waits is a failure.
+    /// Age at which a pending approval is a failure.
     pub max_approval_age: Duration,
 }
 
@@ -79,13 +79,12 @@ impl Default for DoctorOptions {
     }
 }
 
-/// Checks a mesh, in the order in which one check depends on another. A connection that failed is
-/// the first finding.
+/// Checks a mesh, in order of the checks' dependencies. A failed connection is the first finding.
 pub async fn examine(mesh: Result<Mesh, Failure>, options: &DoctorOptions) -> Vec<DoctorCheck> {
     Doctor::default().examine(mesh, options).await
 }
 
-/// Some work, which ends when the server does not permit a part of it.
+/// Performs work that is aborted when the server denies a part of it.
 async fn permitted<T>(mesh: &Mesh, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let denied = mesh.admin().denied();
     tokio::select! { biased;
@@ -113,12 +112,12 @@ impl Doctor {
 
     fn failed(&mut self, check: &'static str, failure: Failure) {
         let Failure { kind, message, hint, code, .. } = failure;
-        // A check that these credentials may not make is a warning, not a failure.
+        // A check that these credentials do not permit is a warning, not a failure.
         let state = if kind == FailureKind::Denied { CheckState::Warn } else { CheckState::Fail };
         self.checks.push(DoctorCheck { what: check, state, message, hint, code: Some(code) });
     }
 
-    /// Checks in the order in which one rests on the other.
+    /// Performs the checks in order of their dependencies.
     async fn examine(mut self, mesh: Result<Mesh, Failure>, options: &DoctorOptions) -> Vec<DoctorCheck> {
         let mesh = match mesh {
             Ok(mesh) => mesh,
@@ -164,7 +163,7 @@ impl Doctor {
         let info = mesh.client().server_info();
         let text = format!("nats-server {} at {}:{}", info.version, info.host, info.port);
         self.say("server", CheckState::Ok, text, None);
-        // A limit below every need is reported as a problem of its own.
+        // A limit that is too small for any use is reported as a separate problem.
         if info.max_payload < PAYLOAD && !mesh.admin().has_small_payload() {
             let text = format!("the server accepts messages up to {} bytes", info.max_payload);
             self.say("payload", CheckState::Warn, text, Some("set max_payload to 1MB or more"));
@@ -191,7 +190,7 @@ impl Doctor {
         }
     }
 
-    /// Problems that comparing settings does not show.
+    /// Reports problems that comparing settings does not reveal.
     async fn problems(&mut self, mesh: &Mesh) {
         let found = mesh.admin().find_problems().await;
         if found.is_empty() {
@@ -214,7 +213,7 @@ impl Doctor {
         }
     }
 
-    /// Executors that live, and shards without one.
+    /// Checks the live executors, and shards without one.
     fn executors(&mut self, status: &MeshStatus) {
         let living = status.living_executors();
         match (living, status.silence()) {
@@ -257,7 +256,7 @@ impl Doctor {
         }
     }
 
-    /// Agents that are online, and those that work waits for.
+    /// Checks the online agents, and those for which work waits.
     fn agents(&mut self, status: &MeshStatus) {
         let online = status.agents.iter().filter(|agent| agent.online).count();
         match online {
@@ -314,7 +313,7 @@ impl Doctor {
 }
 
 impl Doctor {
-    /// Questions that wait for people for too long.
+    /// Checks for questions that have waited for people too long.
     fn approvals(&mut self, approvals: &[OpenApproval], now: u64, max_age: Duration) {
         let age = |one: &OpenApproval| now.saturating_sub(one.wait.since);
         let is_old = |one: &&OpenApproval| u128::from(age(one)) >= max_age.as_millis();
@@ -352,11 +351,12 @@ mod tests {
     #[test]
     fn silent_executors_do_not_count_as_alive() {
         use CheckState::{Fail, Ok, Warn};
-        // Silence of each executor, shards of four that are served, and the findings about both.
+        // Time without heartbeats of each executor, served shards of four, and the findings about
+        // both.
         for (silences, owned, findings) in [
             (&[][..], 0, &[("executors", Fail, "no executor is running, so executions do not progress")][..]),
             (&[None, None], 4, &[("executors", Ok, "2 executors")]),
-            // One that was replaced long ago is no reason to wake somebody.
+            // An executor replaced long ago is not alarming.
             (
                 &[None, Some(7_200_000)],
                 4,

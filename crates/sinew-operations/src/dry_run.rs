@@ -1,4 +1,5 @@
-//! Dry runs: which agents an execution would ask, with what. Nobody is asked, and every answer is null.
+//! Dry runs: which agents an execution would call, with which input. No agent is called, and every
+//! output is null.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use sinew_runtime::sim::{Sim, Stub, Stubbed};
 use crate::failure::Failure;
 use crate::workflow_file::{Loaded, program};
 
-/// Virtual time ends here: an execution that waits longer waits for a person.
+/// End of virtual time: an execution that waits longer waits for a person.
 const END_OF_TIME: Time = 100 * 365 * 24 * 3_600_000;
 
 /// A task that an agent or a workflow would be given.
@@ -43,7 +44,7 @@ pub struct DryRun {
     pub error: Option<Fault>,
 }
 
-/// No agent: a dry run asks none.
+/// Rejects all calls, because a dry run calls no agent.
 struct NoAgents;
 
 impl Stub for NoAgents {
@@ -52,10 +53,11 @@ impl Stub for NoAgents {
     }
 }
 
-/// Runs a workflow of a file in virtual time without asking anybody; the first one if none is named.
+/// Runs a workflow of a file in virtual time without calling agents; the first one if none is
+/// named.
 ///
 /// # Errors
-/// Fails if the file has no workflow of this name, or if it cannot be run.
+/// Fails if the file has no workflow with this name, or if it cannot be run.
 pub fn dry_run(loaded: &Loaded, workflow: Option<&str>, input: Value) -> Result<DryRun, Failure> {
     let program = program(loaded.dialect, loaded.pick(workflow)?)?;
     let mut sim = Sim::new(Arc::new(loaded.library()?), NoAgents);

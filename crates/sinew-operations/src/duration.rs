@@ -1,11 +1,12 @@
-//! Durations as people write them.
+//! Durations in human-readable form.
 
 use crate::failure::Failure;
 
 /// Milliseconds of a day.
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
-/// `250ms`, `30s`, `5m`, `1h30m`, `7d`, `1d12h`, or a bare number of seconds; in milliseconds.
+/// Parses `250ms`, `30s`, `5m`, `1h30m`, `7d`, `1d12h`, or a number of seconds; returns
+/// milliseconds.
 pub fn parse_duration(text: &str) -> Result<u64, Failure> {
     let wrong = || {
         Failure::usage(format!("'{text}' is not a duration"))

@@ -1,4 +1,5 @@
-//! Artifacts of an execution: files that came with its input, what agents left, and values of the record that events name.
+//! Artifacts of an execution: files of its input, artifacts of agents, and values of the record
+//! that events name.
 
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -15,23 +16,23 @@ use sinew_runtime::request::output_name;
 use crate::execution_changes::FoundExecution;
 use crate::failure::{Failure, FailureKind, known};
 
-/// Member of an input that lists the files of a message or a start.
+/// Member of an input with the files of a message or a start.
 pub const INPUT_FILES: &str = "files";
-/// The name that stands for a node where a file came with the input.
+/// Replaces the node's name for files of the input.
 const INPUT: &str = "input";
-/// Files of an input that are listed.
+/// Maximum number of an input's files in a list.
 const MAX_INPUT_FILES: usize = 100;
 
-/// An artifact, and the node whose agent left it.
+/// An artifact, and the node whose agent created it.
 #[derive(Clone, Debug)]
 pub struct LeftArtifact {
-    /// The node, with its place in maps and loops; `input` for a file that came with the input.
+    /// The node, with its position in maps and loops; `input` for a file of the input.
     pub node: String,
-    /// Number of the attempt that left it, from 1; 0 for a file that came with the input.
+    /// Number of the attempt that created it, from 1; 0 for a file of the input.
     pub attempt: u32,
     /// The artifact.
     pub artifact: ResultArtifact,
-    /// Whether the mesh gave it its name.
+    /// Whether the mesh generated its name.
     pub is_generated: bool,
 }
 
@@ -50,7 +51,7 @@ pub struct ArtifactRow {
 }
 
 impl LeftArtifact {
-    /// Its row in a list.
+    /// Returns its row in a list.
     pub fn row(&self) -> ArtifactRow {
         ArtifactRow {
             meta: self.artifact.meta.clone(),
@@ -61,7 +62,8 @@ impl LeftArtifact {
     }
 }
 
-/// All artifacts of an execution: files of its input and those that agents named first, then values of single tasks.
+/// Returns all artifacts of an execution: files of its input and those named by agents first, then
+/// values of single tasks.
 pub fn artifacts(record: &Record, node: Option<&str>) -> Vec<LeftArtifact> {
     let mut all = left(record);
     all.retain(|one| node.is_none_or(|node| node == one.node));
@@ -69,7 +71,7 @@ pub fn artifacts(record: &Record, node: Option<&str>) -> Vec<LeftArtifact> {
     all
 }
 
-/// All artifacts that the input and the replies of an execution name, in order.
+/// Returns all artifacts in the input and the replies of an execution, in order.
 fn left(record: &Record) -> Vec<LeftArtifact> {
     let ctx = record.execution.ctx();
     let mut left = input_files(ctx.input());
@@ -91,7 +93,8 @@ fn left(record: &Record) -> Vec<LeftArtifact> {
     left
 }
 
-/// The files that an input lists, as far as they lie on the mesh. Their bytes are checked against the digest in the list.
+/// Returns an input's files that are stored on the mesh. Their bytes are checked against the digest
+/// in the list.
 fn input_files(input: &Value) -> Vec<LeftArtifact> {
     let files = input.get(INPUT_FILES).and_then(Value::as_array).into_iter().flatten();
     let read = |file: &Value| {
@@ -104,8 +107,9 @@ fn input_files(input: &Value) -> Vec<LeftArtifact> {
     files.take(MAX_INPUT_FILES).filter_map(read).collect()
 }
 
-/// Tells whether the mesh gave an artifact its name: `WORKFLOW_NODE_1a2b3c4d.json` or `output_1a2b3c4d.json` for the output
-/// of a task, `call_….json` and `wi_….json` for the input of a call.
+/// Returns whether the mesh generated an artifact's name: `WORKFLOW_NODE_1a2b3c4d.json` or
+/// `output_1a2b3c4d.json` for the output of a task, `call_….json` and `wi_….json` for the input of
+/// a call.
 fn is_generated(name: &str, workflow: &str, node: &str) -> bool {
     let Some(stem) = name.strip_suffix(".json") else { return false };
     let is_id =
@@ -118,8 +122,8 @@ fn is_generated(name: &str, workflow: &str, node: &str) -> bool {
         || stem.strip_prefix("wi_").and_then(|rest| rest.rsplit_once('_')).is_some_and(|(_, id)| is_id(id, 8))
 }
 
-/// Reads an artifact (`[NODE/]NAME[:vN]`, the newest of several), checked against its digest, or a value of the record
-/// under the name that events give it.
+/// Reads an artifact (`[NODE/]NAME[:vN]`, the newest of several) and checks it against its digest,
+/// or reads a value of the record by its name in events.
 pub async fn read_artifact(found: &FoundExecution, wanted: &str) -> Result<Bytes, Failure> {
     match find_artifact(&found.record, wanted) {
         Ok(one) => fetch(found, &one).await,
@@ -127,7 +131,7 @@ pub async fn read_artifact(found: &FoundExecution, wanted: &str) -> Result<Bytes
     }
 }
 
-/// An input or output of the record that events name by artifact, as JSON; the newest of several.
+/// Returns an input or output that events name by artifact, as JSON; the newest of several.
 fn value_of_record(record: &Record, wanted: &str) -> Option<Bytes> {
     let (node, rest) = wanted.rsplit_once('/').map_or((None, wanted), |(node, rest)| (Some(node), rest));
     let (name, version) = split_version(rest);
@@ -140,7 +144,7 @@ fn value_of_record(record: &Record, wanted: &str) -> Option<Bytes> {
     serde_json::to_vec(&meant.value).ok().map(Bytes::from)
 }
 
-/// Finds an artifact, `[NODE/]NAME[:vN]`; the newest of several.
+/// Finds an artifact by `[NODE/]NAME[:vN]`; the newest of several.
 pub fn find_artifact(record: &Record, wanted: &str) -> Result<LeftArtifact, Failure> {
     let (node, rest) = wanted.rsplit_once('/').map_or((None, wanted), |(node, rest)| (Some(node), rest));
     let (name, version) = split_version(rest);
@@ -163,12 +167,12 @@ pub fn find_artifact(record: &Record, wanted: &str) -> Result<LeftArtifact, Fail
     })
 }
 
-/// The name in `[NODE/]NAME[:vN]`.
+/// Returns the name in `[NODE/]NAME[:vN]`.
 pub fn artifact_name(wanted: &str) -> &str {
     split_version(wanted.rsplit_once('/').map_or(wanted, |(_, rest)| rest)).0
 }
 
-/// `NAME:v2`, as artifacts are shown, or `NAME:2`.
+/// Splits `NAME:v2`, the display format, or `NAME:2`.
 fn split_version(text: &str) -> (&str, Option<u32>) {
     let Some((name, version)) = text.rsplit_once(':') else { return (text, None) };
     match version.strip_prefix('v').unwrap_or(version).parse() {
@@ -177,7 +181,7 @@ fn split_version(text: &str) -> (&str, Option<u32>) {
     }
 }
 
-/// Fetches the bytes of an artifact, checked against its digest.
+/// Fetches an artifact's bytes, checked against its digest.
 pub async fn fetch(found: &FoundExecution, one: &LeftArtifact) -> Result<Bytes, Failure> {
     match (&found.remote, &one.artifact.content) {
         (Some(remote), _) => Ok(remote.mesh().artifacts().get(&one.artifact).await?),

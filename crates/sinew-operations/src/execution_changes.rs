@@ -1,4 +1,4 @@
-//! An execution as it goes on: its record, read again whenever something is told of it.
+//! Changes of a running execution: its record is read again after each of its events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,25 +13,25 @@ use tokio::time::Instant;
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::MeshOperator;
 
-/// Shortest time between two reads of an execution.
+/// Minimum interval between reads of an execution.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Time between two reads when no event comes: retries have no events, and events may be lost.
+/// Interval between reads without an event: retries have no events, and events may be lost.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Longest time between two reads, for executions that take long to read.
+/// Maximum interval between reads, for executions that take long to read.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Share of the time that reading may take: one part in so many.
+/// Reads take at most the time divided by this number.
 const POLL_SHARE: u32 = 20;
 
-/// An execution that was found.
+/// An execution with its origin.
 pub struct FoundExecution {
-    /// The execution as it was read.
+    /// The record as it was read.
     pub record: Record,
-    /// Where it lives; none if it came from a file.
+    /// The mesh of the execution; `None` if it came from a file.
     pub remote: Option<MeshOperator>,
 }
 
 impl FoundExecution {
-    /// Returns what is known of the agents and the executor of an execution that goes on.
+    /// Returns the known state of a running execution's agents and executor.
     pub async fn presence(&self) -> Result<MeshPresence, Failure> {
         match &self.remote {
             Some(remote) if !self.record.execution.state().ended => {
@@ -54,9 +54,9 @@ fn does_not_go_on(record: &Record) -> Failure {
 
 /// Follows one execution.
 pub struct ExecutionChanges {
-    /// The execution as it was read last.
+    /// The most recently read record.
     pub record: Arc<Record>,
-    /// The executor that serves it, and the agents, as they were then.
+    /// Its executor and the agents at that time.
     presence: MeshPresence,
     cards: Cards,
     remote: MeshOperator,
@@ -65,36 +65,36 @@ pub struct ExecutionChanges {
 }
 
 impl ExecutionChanges {
-    /// Follows an execution that was found on a mesh.
+    /// Follows an execution on a mesh.
     pub async fn of(found: FoundExecution) -> Result<Self, Failure> {
         let FoundExecution { record, remote } = found;
         let Some(remote) = remote else { return Err(does_not_go_on(&record)) };
         let filter = EventFilter { execution: Some(record.execution.id().clone()), ..EventFilter::default() };
         let events = remote.mesh().events().follow(&filter, EventStart::Now).await?;
         let cards = remote.online().await?;
-        // Events between the first read and the subscription are in this record.
+        // Read again, to include events between the first read and the subscription.
         let record = Arc::new(remote.record(record.execution.id()).await?);
         let presence = MeshPresence::default();
         Ok(Self { record, presence, cards, remote, events, poll_at: Instant::now() + POLL_INTERVAL })
     }
 
-    /// Where it lives.
+    /// Returns the mesh of the execution.
     pub const fn remote(&self) -> &MeshOperator {
         &self.remote
     }
 
-    /// The agents that are online.
+    /// Returns the online agents.
     pub const fn cards(&self) -> &Cards {
         &self.cards
     }
 
-    /// Returns the agents as they are now, and the executor as it was when the execution was read last.
+    /// Returns the current agents, and the executor at the time of the last read.
     pub fn presence(&self) -> MeshPresence {
         MeshPresence { agents: Some(MeshOperator::heartbeats(&self.cards)), ..self.presence.clone() }
     }
 
-    /// Waits for something new; false once the execution has ended and all was seen. May be given up and called again:
-    /// neither the time of the next read nor an event is lost.
+    /// Waits for a change; returns false after the execution has ended and all changes were
+    /// returned. Cancel-safe: neither the time of the next read nor an event is lost.
     pub async fn next(&mut self) -> Result<bool, Failure> {
         let before = self.record.execution.journal().len();
         loop {
@@ -123,7 +123,7 @@ impl ExecutionChanges {
             biased;
             () = tokio::time::sleep_until(self.poll_at) => return,
             _ = self.events.next() => {
-                // Events that come together are looked at together. From here on a read is due, whatever happens.
+                // Events in quick succession are handled together. A read is due from now on.
                 self.poll_at = self.poll_at.min(Instant::now() + MIN_POLL_INTERVAL);
             }
         }

@@ -1,4 +1,4 @@
-//! Lists of executions: those that go on first, then the newest.
+//! Lists of executions, running first, then newest.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,36 +12,36 @@ use sinew_mesh::history_index::HistoryCursor;
 use crate::failure::Failure;
 use crate::mesh_operator::{MeshOperator, RowDetails};
 
-/// Closed executions that are read to find those that are wanted.
+/// Maximum number of closed executions read to find matches.
 const MAX_ROWS_READ: usize = 5_000;
 
-/// Executions whose records are read at once to find labels.
+/// Minimum number of executions whose records are read together to find labels.
 const MIN_PART_ROWS: usize = 200;
 
-/// Part of a list that is read.
+/// Part of a list to read.
 #[derive(Clone, Debug)]
 pub struct ListDepth {
-    /// Rows whose details are read; the others are counted only.
+    /// Number of rows with details; other rows are only counted.
     pub limit: usize,
-    /// Which details are read for them.
+    /// Details to read for them.
     pub details: RowDetails,
-    /// Only rows behind this place.
+    /// Only rows after this cursor.
     pub after: Option<ExecutionCursor>,
-    /// Whether rows behind the limit are counted.
+    /// Whether rows after the limit are counted.
     pub counts_rest: RestOfList,
 }
 
-/// Use of the rows behind the limit of a list.
+/// Handling of the rows after the limit of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RestOfList {
-    /// They are listed without details, as far as they are looked through.
+    /// Listed without details, as far as they are read.
     #[default]
     Counted,
-    /// They are not read, however many there are.
+    /// Not read, regardless of their number.
     Dropped,
 }
 
-/// Place of an execution in a list, as text for a client: `1.1763860000000.ID`.
+/// Position of an execution in a list, encoded for clients: `1.1763860000000.ID`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionCursor {
     is_closed: bool,
@@ -50,12 +50,12 @@ pub struct ExecutionCursor {
 }
 
 impl ExecutionCursor {
-    /// The place of a row.
+    /// Returns the cursor of a row.
     pub fn of(row: &ExecutionRow) -> Self {
         Self { is_closed: row.status.is_terminal(), started: row.started, execution: row.execution.clone() }
     }
 
-    /// Whether a row stands behind this place.
+    /// Returns whether a row is after this cursor.
     fn is_before(&self, row: &ExecutionRow) -> bool {
         let key = (self.is_closed, std::cmp::Reverse(self.started), self.execution.as_str());
         let of_row = (row.status.is_terminal(), std::cmp::Reverse(row.started), row.execution.as_str());
@@ -69,7 +69,7 @@ impl fmt::Display for ExecutionCursor {
     }
 }
 
-/// The text is not a place in a list of executions.
+/// The text is not a cursor of a list of executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadCursor;
 
@@ -90,9 +90,10 @@ impl FromStr for ExecutionCursor {
 }
 
 impl MeshOperator {
-    /// Lists the executions that a filter wants, in order. The rows behind `limit` have no labels and reasons.
+    /// Lists the executions that match a filter, in order. Rows after `limit` have no labels and
+    /// reasons.
     pub async fn list(&self, wanted: &RowFilter, depth: ListDepth) -> Result<Vec<ExecutionRow>, Failure> {
-        // Labels of closed executions are known once their records are read.
+        // Labels of closed executions are only known after their records are read.
         let others = RowFilter { labels: Vec::new(), ..wanted.clone() };
         if depth.counts_rest == RestOfList::Dropped {
             return if wanted.labels.is_empty() {
@@ -117,7 +118,7 @@ impl MeshOperator {
         Ok(rows)
     }
 
-    /// Rows behind a place in order, at most `limit`, as far as the headers of records tell.
+    /// Returns at most `limit` rows after a cursor, in order, based on the headers of records.
     async fn rows_after(
         &self,
         wanted: &RowFilter,
@@ -134,7 +135,7 @@ impl MeshOperator {
         Ok(rows)
     }
 
-    /// Rows with labels: records are read part by part, until enough of them have the labels.
+    /// Returns rows with labels: records are read in parts until enough of them match.
     async fn labelled(
         &self,
         wanted: &RowFilter,
@@ -158,7 +159,7 @@ impl MeshOperator {
     }
 }
 
-/// The part of a filter that the server of the history applies.
+/// Returns the part of a filter that the history's server applies.
 fn history_filter(wanted: &RowFilter) -> HistoryFilter {
     let status = match wanted.status.as_slice() {
         [status] if status.is_terminal() => Some(status.as_str().to_owned()),

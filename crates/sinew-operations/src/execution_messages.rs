@@ -1,4 +1,5 @@
-//! Messages of agents: those in the facts of an execution, and those that are heard while agents work.
+//! Log messages of agents: those in the facts of an execution, and those received while agents
+//! work.
 
 use std::collections::HashMap;
 
@@ -12,7 +13,8 @@ use sinew_protocol::task::progress_text;
 use sinew_protocol::{ActivationKey, TaskId};
 use sinew_runtime::{activation_key, local};
 
-/// Returns the messages in the facts of an execution. A last one says that later ones were not kept, if that is so.
+/// Returns the messages in the facts of an execution, with a final note if later ones were not
+/// stored.
 pub fn stored_messages(record: &Record) -> Vec<Value> {
     let lines = events::lines(record, EventWords::Facts);
     let last = (!record.execution.state().has_room_for_progress()).then(|| {
@@ -28,7 +30,7 @@ pub fn stored_messages(record: &Record) -> Vec<Value> {
 /// Agent and node of a task.
 #[derive(Clone, Debug)]
 pub struct TaskAgent {
-    /// Node, with its place.
+    /// Node, with its position.
     pub node: String,
     /// Attempt of the node.
     pub attempt: u32,
@@ -36,7 +38,7 @@ pub struct TaskAgent {
     pub agent: String,
 }
 
-/// The tasks that an execution has given to agents.
+/// Returns the tasks that an execution dispatched to agents.
 pub fn given_tasks(record: &Record) -> HashMap<TaskId, TaskAgent> {
     let (id, program, ctx) = (record.execution.id(), record.execution.program(), record.execution.ctx());
     let mut known = HashMap::new();
@@ -52,18 +54,18 @@ pub fn given_tasks(record: &Record) -> HashMap<TaskId, TaskAgent> {
     known
 }
 
-/// An activation that an agent was asked for.
+/// An activation for which an agent was called.
 #[derive(Clone, Debug)]
 pub struct GivenActivation {
-    /// Node, with its place.
+    /// Node, with its position.
     pub node: String,
     /// Name of the agent.
     pub agent: String,
-    /// Key of the activation: the same for all of its attempts.
+    /// Key of the activation, the same for all of its attempts.
     pub activation: ActivationKey,
 }
 
-/// The activations of an execution that agents were asked for, in the order in which they began.
+/// Returns the activations of an execution that called agents, in the order of their start.
 pub fn given_activations(record: &Record) -> Vec<GivenActivation> {
     let (id, program, ctx) = (record.execution.id(), record.execution.program(), record.execution.ctx());
     let given = (0..ctx.state.acts.len() as u32).filter_map(|act| {
@@ -74,7 +76,7 @@ pub fn given_activations(record: &Record) -> Vec<GivenActivation> {
     given.collect()
 }
 
-/// Returns the progress message of an agent; `None` if the update holds none.
+/// Returns the progress message of an agent, or `None` if the update contains none.
 pub fn live_message(progress: &Progress, who: &TaskAgent) -> Option<Value> {
     let StreamResponse::StatusUpdate(update) = serde_json::from_slice(&progress.body).ok()? else {
         return None;
@@ -100,12 +102,13 @@ pub fn live_message(progress: &Progress, who: &TaskAgent) -> Option<Value> {
     }))
 }
 
-/// Counts of the messages that were heard from agents and that were read from the record, so that each is shown once.
+/// Counts messages received from agents and read from the record, so that each is shown once.
 #[derive(Clone, Debug, Default)]
 pub struct ShownMessages(HashMap<(String, u64, String), [u32; 2]>);
 
 impl ShownMessages {
-    /// Counts a message. Returns whether it has not been shown: the other source has not brought it as often as this one.
+    /// Counts a message. Returns whether it has not been shown: the other source provided it less
+    /// often than this one.
     pub fn is_new(&mut self, said: &Value) -> bool {
         let word = |key: &str| said[key].as_str().unwrap_or_default();
         let key =
@@ -117,7 +120,7 @@ impl ShownMessages {
     }
 }
 
-/// A fact that says something to people who look for what went on.
+/// Returns a fact that is relevant to people who follow an execution.
 fn spoken(line: &EventLine) -> Option<Value> {
     let fact = &line.event;
     let (level, text) = match line.kind.as_str() {
@@ -137,7 +140,7 @@ fn spoken(line: &EventLine) -> Option<Value> {
         "late" => ("warn", format!("the result of attempt {} arrived too late", fact["attempt"])),
         _ => return None,
     };
-    // An agent says when it said something; its clock cannot be ahead of the record.
+    // The time is the agent's; its clock cannot be ahead of the record.
     let said_at = fact["value"]["at"].as_u64().map_or(line.at, |at| at.min(line.at));
     Some(json!({
         "at": words::instant(said_at),

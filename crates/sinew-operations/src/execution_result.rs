@@ -24,7 +24,7 @@ pub struct ExecutionResult {
 }
 
 impl ExecutionResult {
-    /// The result of a record.
+    /// Returns the result of a record.
     pub fn of(record: &Record) -> Self {
         let ctx = record.execution.ctx();
         let status = words::status_of(ctx.state);

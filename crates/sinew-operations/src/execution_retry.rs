@@ -1,5 +1,5 @@
-//! Retries: what would run again, and the command that does it. With the newest version of the workflow, a retry is a new
-//! execution that takes over the outputs which still mean the same there.
+//! Retries: their preview, and the command that performs them. With the newest version of the
+//! workflow, a retry is a new execution that reuses the outputs which are still valid there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,31 +24,31 @@ use crate::version_change::VersionChange;
 
 pub use sinew_inspection::retry::RetryPreview;
 
-/// The label of a retry with another version that names the old execution.
+/// Label of a retry with another version, with the id of the old execution.
 const RETRY_OF: &str = "retry_of";
 
-/// Version of the workflow that a retry runs with.
+/// Workflow version of a retry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RetryVersion {
-    /// The one that the execution was started with: the same execution goes on.
+    /// The version with which the execution was started: the same execution continues.
     #[default]
     Same,
-    /// The newest that is deployed: if it is another, a new execution.
+    /// The newest deployed version: if it differs, a new execution.
     Latest,
 }
 
-/// A retry before it is carried out.
+/// A planned retry.
 #[derive(Clone, Debug)]
 pub struct PlannedRetry {
     /// Its effects.
     pub preview: RetryPreview,
-    /// The new execution, if it is one.
+    /// The new execution, if there is one.
     new: Option<NewExecution>,
     wanted: RetryRequest,
     reason: String,
 }
 
-/// Plans a retry: what it would keep, run again and reset. Fails as the retry would.
+/// Plans a retry: what it would keep, run again and reset. Fails if the retry would fail.
 pub async fn plan_retry(
     found: &FoundExecution,
     wanted: RetryRequest,
@@ -78,7 +78,7 @@ pub async fn plan_retry(
     Ok(PlannedRetry { preview, new: None, wanted, reason })
 }
 
-/// Digest of the newest version, if it is another than that of the execution.
+/// Returns the digest of the newest version, if it differs from the execution's.
 async fn newest_version(found: &FoundExecution) -> Result<Option<String>, Failure> {
     let Some(remote) = &found.remote else { return Ok(None) };
     let newest = remote.workflows().await?.get(&found.record.plan().name);
@@ -86,7 +86,7 @@ async fn newest_version(found: &FoundExecution) -> Result<Option<String>, Failur
     Ok(newest.filter(|newest| *newest != version_of(&found.record)))
 }
 
-/// Plans the new execution that a retry with the newest version is.
+/// Plans the new execution of a retry with the newest version.
 async fn with_newest(
     remote: &MeshOperator,
     record: &Record,
@@ -126,7 +126,7 @@ async fn with_newest(
     Ok((preview, NewExecution { label: RETRY_OF, input, mode, version: Some(newest) }))
 }
 
-/// Sorts the nodes of the newest version that are not kept by why they run.
+/// Groups the nodes of the newest version that are not kept by the reason why they run.
 fn sorted(
     mut preview: RetryPreview,
     new: &Plan,
@@ -155,7 +155,7 @@ fn sorted(
     RetryPreview { rerun, reset, new_execution: Some(changes), ..preview }
 }
 
-/// True for nodes that tokens reach: not what others run, and not structure.
+/// Returns whether tokens reach the node: not run by another node, and not structural.
 fn is_listed(plan: &Plan, id: &str) -> bool {
     plan.find(id).is_some_and(|ix| !plan.node(ix).inner && !plan.node(ix).attached)
 }
@@ -166,7 +166,7 @@ fn has_succeeded(record: &Record, id: &str) -> bool {
     last.is_some_and(|act| state.act(act).end.is_some_and(ActivationEnd::is_success))
 }
 
-/// Nodes of the workflow itself that began and did not end well.
+/// Returns the workflow's own nodes that started and did not succeed.
 fn unfinished_nodes(record: &Record) -> BTreeSet<String> {
     let state = record.execution.state();
     let ended_badly = |ix: &NodeIndex| {
@@ -179,7 +179,7 @@ fn unfinished_nodes(record: &Record) -> BTreeSet<String> {
 }
 
 impl MeshOperator {
-    /// Carries a retry out, and waits until it is recorded. Returns the document of it.
+    /// Performs a retry, waits until it is recorded, and returns its document.
     pub async fn retry(&self, record: &Record, planned: PlannedRetry) -> Result<Value, Failure> {
         if let Some(new) = planned.new {
             return Ok(self.launch(record, new).await?.document());
@@ -214,8 +214,8 @@ fn refused(refused: InputRefusal) -> Failure {
     }
 }
 
-/// Holds the input for a node to what was to hold the last one, else to what its agent's card says. An agent whose card is
-/// not there looks at the input when it gets it.
+/// Checks a node's input against the schema of its last request, otherwise of its agent's card. An
+/// agent without a card checks the input when it receives it.
 async fn check_input(found: &FoundExecution, retry: &RetryRequest) -> Result<(), Failure> {
     let (Some(input), [node]) = (&retry.input, retry.nodes.as_slice()) else { return Ok(()) };
     let state = found.record.execution.state();
@@ -231,7 +231,7 @@ async fn check_input(found: &FoundExecution, retry: &RetryRequest) -> Result<(),
         }
         (None, None) => None,
     };
-    // A schema that cannot be used refuses nothing: its agent says so itself.
+    // An invalid schema rejects nothing: its agent reports it.
     let Some(schema) = schema.and_then(|schema| Schema::compile(&schema).ok()) else { return Ok(()) };
     let wrong: Vec<String> =
         schema.errors(input).into_iter().map(|one| format!("{} {}", one.pointer, one.message)).collect();

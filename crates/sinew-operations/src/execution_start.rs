@@ -1,4 +1,4 @@
-//! New executions: of a workflow, or made of an old execution with outputs that are kept.
+//! New executions: of a workflow, or derived from an old execution with kept outputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use sinew_protocol::code;
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::MeshOperator;
 
-/// An output that another execution cannot be given.
+/// An output that cannot be transferred to another execution.
 const NOT_GIVEN: &str = code::OUTPUT_NOT_TRANSFERABLE.as_str();
-/// The execution has no node of this name.
+/// The execution has no node with this name.
 const NO_SUCH_NODE: &str = code::NO_SUCH_NODE.as_str();
 
-/// An execution to be, made of an old one.
+/// A planned execution that is derived from an old one.
 #[derive(Clone, Debug)]
 pub struct NewExecution {
-    /// The label that names the old execution.
+    /// The label with the old execution's id.
     pub label: &'static str,
     /// Its input.
     pub input: Value,
-    /// Where it begins, and outputs that are given.
+    /// Its start nodes, and given outputs.
     pub mode: ExecutionMode,
-    /// Digest of the version of the workflow that it runs; `None` for the newest at the time of its start.
+    /// Digest of its workflow version; `None` for the newest at its start.
     pub version: Option<String>,
 }
 
@@ -48,21 +48,21 @@ pub struct StartPreview {
     pub from: Vec<String>,
 }
 
-/// A new execution that was started.
+/// A started execution that is derived from an old one.
 #[derive(Clone, Debug)]
 pub struct LaunchedExecution {
     /// Its id.
     pub execution: ExecutionId,
     /// Name of the workflow.
     pub workflow: String,
-    /// The label that names the old execution.
+    /// The label with the old execution's id.
     pub label: &'static str,
     /// Id of the old execution.
     pub of: String,
 }
 
 impl LaunchedExecution {
-    /// The document of it: the label is a member of its own.
+    /// Returns its document, with the label as a member.
     pub fn document(&self) -> Value {
         let mut document = json!({ "execution": self.execution.as_str(), "workflow": self.workflow });
         document[self.label] = json!(self.of);
@@ -71,7 +71,7 @@ impl LaunchedExecution {
 }
 
 impl NewExecution {
-    /// Says what it would be.
+    /// Returns a preview of the execution.
     pub fn preview(&self, old: &Record) -> StartPreview {
         StartPreview {
             would_start: old.plan().name.clone(),
@@ -84,7 +84,7 @@ impl NewExecution {
 }
 
 impl MeshOperator {
-    /// Starts an execution that is made of an old one.
+    /// Starts an execution that is derived from an old one.
     pub async fn launch(&self, old: &Record, new: NewExecution) -> Result<LaunchedExecution, Failure> {
         let workflow = old.plan().name.clone();
         let key = uuid::Uuid::now_v7().to_string();
@@ -102,10 +102,11 @@ impl MeshOperator {
     }
 }
 
-/// The label of a fork that names the old execution.
+/// Label of a fork with the old execution's id.
 const FORK_OF: &str = "fork_of";
 
-/// The execution that leaves the way of an old one at these nodes, with these outputs. Without nodes, behind the outputs.
+/// Returns an execution that forks from an old one at these nodes, with these outputs; without
+/// nodes, after the outputs.
 pub fn fork(record: &Record, at: &[String], set: Vec<(String, SharedJson)>) -> Result<NewExecution, Failure> {
     let plan = record.plan();
     let named: Vec<String> = set.iter().map(|(node, _)| node.clone()).collect();
@@ -123,12 +124,12 @@ pub fn fork(record: &Record, at: &[String], set: Vec<(String, SharedJson)>) -> R
     Ok(NewExecution { label: FORK_OF, input, mode, version: Some(version_of(record).to_owned()) })
 }
 
-/// Digest of the version that an execution runs.
+/// Returns the digest of an execution's workflow version.
 pub fn version_of(record: &Record) -> &str {
     record.execution.program().graph.digest()
 }
 
-/// Nodes of the workflow itself, by name. What a map or a loop runs begins and ends with it.
+/// Returns the workflow's own nodes by name. Nodes run by a map or a loop start and end with it.
 pub fn planned_nodes(plan: &Plan, names: &[String]) -> Result<Vec<NodeIndex>, Failure> {
     let find = |name: &String| {
         let found = plan.find(name).filter(|ix| !plan.node(*ix).inner);
@@ -142,7 +143,7 @@ pub fn planned_nodes(plan: &Plan, names: &[String]) -> Result<Vec<NodeIndex>, Fa
     names.iter().map(find).collect()
 }
 
-/// These nodes and all that depend on them.
+/// Returns these nodes and all their dependents.
 pub fn nodes_behind(plan: &Plan, begun: &[NodeIndex]) -> BTreeSet<NodeIndex> {
     let mut found = BTreeSet::new();
     let mut left = begun.to_vec();
@@ -154,9 +155,10 @@ pub fn nodes_behind(plan: &Plan, begun: &[NodeIndex]) -> BTreeSet<NodeIndex> {
     found
 }
 
-/// Outputs of the nodes of the workflow itself that ended well, except these.
+/// Returns the outputs of the workflow's own successful nodes, except these.
 ///
-/// What a node computes is computed again, and people are asked again: where their tokens went is not in a value.
+/// Nodes without an agent run again, and people are asked again: their values do not contain the
+/// routes of their tokens.
 pub fn kept_outputs(
     record: &Record,
     except: &BTreeSet<NodeIndex>,
@@ -165,7 +167,7 @@ pub fn kept_outputs(
     let plan = record.plan();
     let mut kept = BTreeMap::new();
     let mut at_ports = Vec::new();
-    // Exit handlers run at every end: what they gave at another one is not their output at this.
+    // Exit handlers run at every end, so an output at an earlier end is not reusable.
     let is_exit = |ix: &NodeIndex| plan.exits.iter().any(|exit| exit.node == *ix);
     let nodes = (0..plan.nodes.len() as NodeIndex).filter(|ix| !except.contains(ix) && !is_exit(ix));
     for ix in nodes.filter(|ix| is_work(plan, *ix)) {
@@ -194,7 +196,8 @@ pub fn kept_outputs(
         .hint("run everything again with `sinew execution rerun ID`"))
 }
 
-/// True if others work for the node; what it computes itself, and what people say, decides where tokens go.
+/// Returns whether an agent or a workflow does the node's work; computed values and people's
+/// decisions determine routes.
 fn is_work(plan: &Plan, ix: NodeIndex) -> bool {
     matches!(
         plan.node(ix).op,

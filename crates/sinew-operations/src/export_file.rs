@@ -1,4 +1,4 @@
-//! Exports of executions as files.
+//! Files with exported executions.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use sinew_protocol::code;
 use crate::failure::{Failure, FailureKind};
 use crate::workflow_file;
 
-/// Bytes of an export.
+/// Maximum size of an export.
 const MAX_EXPORT_BYTES: u64 = 1 << 30;
 
 /// Reads an export.

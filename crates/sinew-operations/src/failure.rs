@@ -1,4 +1,4 @@
-//! Failures of operations: the kind, a code with a page, and advice.
+//! Failures of operations: kind, documented code and advice.
 
 use sinew_executor::client::ClientError;
 use sinew_files::FileReadError;
@@ -7,28 +7,28 @@ use sinew_protocol::code;
 use sinew_protocol::permission::BadTenant;
 use sinew_source::Diagnostics;
 
-/// Kind of a failure. The command line has an exit code for each, HTTP a status.
+/// Kind of a failure, which determines the exit code of the command line and the HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The work failed: an execution failed, a check found errors, a file cannot be used.
+    /// The work failed: an execution failed, a check found errors, or a file is unusable.
     Failed,
-    /// The request is wrong.
+    /// The request is invalid.
     Usage,
     /// A file, node, agent, workflow or execution does not exist.
     NotFound,
-    /// No server, no responders.
+    /// The server or the responder is unreachable.
     Unreachable,
-    /// Timed out waiting; the work goes on.
+    /// The wait timed out; the work continues.
     TimedOut,
-    /// In the wrong state for this.
+    /// The state does not allow the operation.
     Conflict,
-    /// Not allowed.
+    /// Permission denied.
     Denied,
     /// Ended waiting for a person.
     Waiting,
 }
 
-/// A code with a page; what came from elsewhere and has none counts as an agent's failure.
+/// Returns a documented code; an unknown code counts as an agent's failure.
 pub fn known(code: &str) -> &'static str {
     sinew_protocol::code::all()
         .iter()
@@ -42,28 +42,28 @@ pub fn known(code: &str) -> &'static str {
 pub struct Failure {
     /// The kind of failure.
     pub kind: FailureKind,
-    /// Operator code, `SINEW-NNNN`.
+    /// Error code, `SINEW-NNNN`.
     pub code: &'static str,
     /// One sentence.
     pub message: String,
-    /// Advice on how to mend it.
+    /// Advice on how to fix it.
     pub hint: Option<String>,
-    /// Findings in files, if those are the reason.
+    /// Findings in files, if they are the reason.
     pub diagnostics: Option<Diagnostics>,
 }
 
 impl Failure {
-    /// A failure with a code whose page explains it.
+    /// Creates a failure with a documented code.
     pub fn new(kind: FailureKind, code: &'static str, message: impl Into<String>) -> Self {
         Self { kind, code, message: message.into(), hint: None, diagnostics: None }
     }
 
-    /// The command line is wrong in a way the parser cannot see.
+    /// Reports invalid arguments that the parser cannot detect.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Usage, code::COMMAND_LINE_WRONG.as_str(), message)
     }
 
-    /// A file cannot be read.
+    /// Reports a file that cannot be read.
     pub fn unreadable(path: &std::path::Path, error: &std::io::Error) -> Self {
         let exit = match error.kind() {
             std::io::ErrorKind::NotFound => FailureKind::NotFound,
@@ -77,7 +77,8 @@ impl Failure {
         )
     }
 
-    /// A file that a user named was not read: as [`Failure::unreadable`], or the file is too large or not a file.
+    /// Reports a named file that was not read: like [`Failure::unreadable`], or because it is too
+    /// large or not a file.
     pub fn unread(path: &std::path::Path, error: &FileReadError) -> Self {
         if let FileReadError::Io(error) = error {
             return Self::unreadable(path, error);
@@ -90,12 +91,12 @@ impl Failure {
         }
     }
 
-    /// Whether the mesh did not answer, so that nothing is known.
+    /// Returns whether the mesh did not respond, so that the result is unknown.
     pub const fn is_mesh_silent(&self) -> bool {
         matches!(self.kind, FailureKind::Unreachable | FailureKind::TimedOut)
     }
 
-    /// Files are wrong; the diagnostics say where.
+    /// Reports invalid files, with the positions in the diagnostics.
     pub fn diagnostics(diagnostics: Diagnostics) -> Self {
         let message = match diagnostics.errors() {
             1 => "found 1 error in the files".to_owned(),
@@ -106,7 +107,7 @@ impl Failure {
         failure
     }
 
-    /// The same with a hint.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -1,4 +1,4 @@
-//! Ready-made agents behind the in-process driver.
+//! Agents from files, called by executions in one process.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,34 +23,35 @@ use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Failure, FailureKind};
 
-/// No agent of the name is known here.
+/// No agent with this name is known here.
 const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();
 
-/// Time for the last messages of a call to be passed on.
+/// Time limit for forwarding the last messages of a call.
 pub const MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Agents from files, with the artifacts of one execution.
 pub struct FileAgents {
     /// The agents.
     pub set: AgentSet,
-    /// Names of those that nobody trusts: calls of them are refused.
+    /// Names of untrusted agents: calls of them are rejected.
     pub untrusted: BTreeSet<String>,
-    /// Where they leave artifacts.
+    /// Store of their artifacts.
     pub artifacts: Arc<dyn Artifacts>,
-    /// The people whom agents may ask, by the node that asks; nobody if none.
+    /// The people whom agents may ask, by the asking node; `None` if they cannot ask.
     pub people: Option<PeopleOfNode>,
 }
 
-/// Gives the people whom the agent of a node may ask.
+/// Returns the people whom the agent of a node may ask.
 pub type PeopleOfNode = Box<dyn Fn(&str) -> Arc<dyn People> + Send + Sync>;
 
 /// File that marks the folder of a node plugin.
 const PLUGIN: &str = "definition.json";
-/// How deep plugins may lie below `nodes/`.
+/// Maximum depth of plugins below `nodes/`.
 const PLUGIN_DEPTH: u32 = 4;
 
-/// Reads agents from files and folders; without any, from beside the workflow, from `agent-cards/` there and here, and from
-/// the node plugins below `nodes/` there.
+/// Reads agents from files and folders. Without paths, reads them from the workflow's folder, from
+/// `agent-cards/` in its folder and the current one, and from the node plugins below `nodes/` in
+/// its folder.
 pub fn load(paths: &[PathBuf], workflow: &Path) -> Result<AgentSet, Failure> {
     if let Some(missing) = paths.iter().find(|path| !path.exists()) {
         let text = format!("file or folder {} not found", missing.display());
@@ -77,7 +78,8 @@ pub fn load(paths: &[PathBuf], workflow: &Path) -> Result<AgentSet, Failure> {
     AgentSet::load_paths(&places).map_err(Failure::diagnostics)
 }
 
-/// Lets one model answer in all agents that have it, and no other; agents without it keep theirs. Fails if no agent has it.
+/// Selects one model in all agents that have it; other agents keep theirs. Fails if no agent has
+/// it.
 pub fn choose_model<'a>(
     agents: impl IntoIterator<Item = &'a Arc<Agent>>,
     alias: &str,
@@ -98,7 +100,7 @@ pub fn choose_model<'a>(
     })
 }
 
-/// The folders of node plugins in a folder, by name.
+/// Finds the folders of node plugins in a folder, by name.
 fn plugin_folders(folder: &Path, depth: u32, found: &mut Vec<PathBuf>) {
     if folder.join(PLUGIN).is_file() {
         found.push(folder.to_owned());
@@ -123,7 +125,7 @@ impl Agents for FileAgents {
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<TaskReply, Fault>> {
         let RequestTarget::Agent(name) = &call.ask.target else {
-            // Sub-workflows are the driver's own business.
+            // The driver handles sub-workflows itself.
             return std::future::ready(Err(unknown(call.ask.target.name()))).boxed();
         };
         let Some(agent) = self.set.get(name).cloned() else {
@@ -154,11 +156,11 @@ impl Agents for FileAgents {
         let peers = LocalPeers::new(self.set.clone(), Arc::clone(&self.artifacts));
         task.peers = Arc::new(peers.with_people(Arc::clone(&task.people)));
         async move {
-            // Ends with the call: its sender goes away with `task`.
+            // Ends with the call, because its sender is dropped with `task`.
             let (usage, teller) = (Arc::clone(&task.usage), progress.clone());
             let told = tokio::spawn(async move {
                 while let Some(value) = said.recv().await {
-                    // Pieces of an answer that is still arriving are for people who watch, not facts.
+                    // Chunks of an incomplete answer are for observers, and not stored as facts.
                     if value.get("type").is_none_or(|kind| kind != "text") {
                         progress.say(value);
                     }
@@ -179,7 +181,7 @@ impl Agents for FileAgents {
     }
 }
 
-/// People whom an agent asks at the terminal: the execution is told while a question is open.
+/// People whom an agent asks at the terminal; reports open questions to the execution.
 struct ReportedPeople {
     people: Arc<dyn People>,
     progress: Progress,
@@ -216,7 +218,7 @@ impl People for ReportedPeople {
     }
 }
 
-/// The request around the input, as agents see it.
+/// Returns the request around the input, as agents see it.
 fn context(call: &Call) -> Value {
     json!({
         "workflow": call.workflow,
@@ -231,7 +233,8 @@ fn context(call: &Call) -> Value {
     })
 }
 
-/// Returns what to do about an agent that is not in a set: the near name that may be meant, and the command that makes one.
+/// Returns advice about an agent that is not in a set: a similar name, and the command that creates
+/// one.
 pub fn advice_on_missing(name: &str, set: &AgentSet) -> String {
     let make = format!("create one with `sinew new agent {}`", words::shell(name));
     match sinew_source::did_you_mean(name, set.names()) {
@@ -240,7 +243,8 @@ pub fn advice_on_missing(name: &str, set: &AgentSet) -> String {
     }
 }
 
-/// Returns the agents that a workflow names and a set does not have, each with the first node that names it.
+/// Returns the agents that a workflow names and a set does not contain, each with the first node
+/// that names it.
 pub fn missing_agents<'p>(lowered: &'p Lowered, set: &AgentSet) -> Vec<(&'p str, usize)> {
     let mut missing: Vec<(&str, usize)> = Vec::new();
     for (at, node) in lowered.plan.nodes.iter().enumerate() {

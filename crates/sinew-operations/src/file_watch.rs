@@ -1,51 +1,51 @@
-//! Changes of workflow and agent files, for programs that deploy and serve them again.
+//! Detects changes of workflow and agent files, for programs that deploy and serve them again.
 //!
-//! Files are looked at, not watched: a look costs a few calls for each of a handful of files, works on every file system
-//! (mounts of containers and virtual machines tell nobody of changes), and sees a file that an editor replaces, all of
-//! which takes a watcher of the system much care.
+//! Files are polled instead of watched: a poll costs a few calls per file, works on every file
+//! system (container and virtual machine mounts report no changes), and detects files that an
+//! editor replaces, which is complicated with a file system watcher.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Time between two looks at files.
+/// Interval between polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Files that are looked at; a folder with more is not a folder of workflows.
+/// Maximum number of files; a folder with more is not a folder of workflows.
 const MAX_FILES: usize = 5_000;
-/// Levels of folders.
+/// Maximum depth of folders.
 const MAX_DEPTH: usize = 8;
 
-/// Times and sizes that show whether a file changed.
+/// Times and sizes that reveal changes.
 type FileStamps = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
-/// Files that changed.
+/// Changed files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileChange {
-    /// Of workflows.
+    /// Workflow files.
     Workflows,
-    /// Of agents.
+    /// Agent files.
     Agents,
 }
 
-/// Workflow and agent files that are looked at.
+/// Polled workflow and agent files.
 pub struct FileWatch {
     workflows: WatchedPaths,
     agents: WatchedPaths,
 }
 
-/// Files and folders, as they were when they were looked at last.
+/// Files and folders with their state at the last poll.
 struct WatchedPaths {
     paths: Vec<PathBuf>,
     seen: FileStamps,
 }
 
 impl FileWatch {
-    /// Looks at these files and folders from now on. They need not exist.
+    /// Polls these files and folders from now on. They need not exist.
     pub fn of(workflows: Vec<PathBuf>, agents: Vec<PathBuf>) -> Self {
         Self { workflows: WatchedPaths::of(workflows), agents: WatchedPaths::of(agents) }
     }
 
-    /// Waits for the next change. May be given up and called again.
+    /// Waits for the next change. Cancel-safe.
     pub async fn next(&mut self) -> FileChange {
         loop {
             if self.workflows.has_changed() {
@@ -72,12 +72,12 @@ impl WatchedPaths {
     }
 }
 
-/// All files there: a workflow may read from any that lies beside it.
+/// Returns the state of all files: a workflow may read any file in its folder.
 fn stamps(paths: &[PathBuf]) -> FileStamps {
     let mut found = FileStamps::new();
     for path in paths {
         look(path, MAX_DEPTH, &mut found);
-        // Included files lie beside the file.
+        // Included files are in the file's folder.
         if !path.is_dir() {
             let folder = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
             look(folder, 2, &mut found);
@@ -97,7 +97,7 @@ fn look(path: &Path, depth: usize, found: &mut FileStamps) {
     let Some(depth) = depth.checked_sub(1) else { return };
     for entry in path.read_dir().into_iter().flatten().flatten() {
         let hidden = entry.file_name().to_string_lossy().starts_with('.');
-        // Links to folders are not followed, so no walk goes round in circles.
+        // Links to folders are not followed, which prevents cycles.
         let linked = entry.file_type().is_ok_and(|kind| kind.is_symlink()) && entry.path().is_dir();
         if !hidden && !linked {
             look(&entry.path(), depth, found);

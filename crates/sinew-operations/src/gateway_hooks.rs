@@ -1,4 +1,4 @@
-//! Webhook triggers of gateways: deployed, listed and removed.
+//! Webhook triggers of gateways: deploy, list and remove.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use sinew_protocol::{Subject, Token, code};
 
 use crate::failure::{Failure, FailureKind};
 
-/// Bytes of a file with a secret.
+/// Maximum size of a secret file.
 const MAX_SECRET_BYTES: u64 = 4_096;
 
-/// A trigger as lists show it, without its secret.
+/// A trigger as listed, without its secret.
 #[derive(Clone, Debug, Serialize)]
 pub struct HookRow {
     /// Name in the address.
@@ -24,7 +24,7 @@ pub struct HookRow {
     pub path: String,
     /// Workflow that is started.
     pub workflow: String,
-    /// Way in which requests are signed.
+    /// Signature scheme of the requests.
     pub scheme: &'static str,
     /// Members of the input, each with the JSON pointer of its value in the body.
     pub input: std::collections::BTreeMap<String, String>,
@@ -57,7 +57,7 @@ pub fn read_secret(path: &Path) -> Result<String, Failure> {
     read_text_file(path, MAX_SECRET_BYTES).map_err(|error| Failure::unread(path, &error))
 }
 
-/// Deploys a trigger, in place of one of the same name.
+/// Deploys a trigger, replacing one with the same name.
 pub async fn deploy_hook(mesh: &Mesh, trigger: WebhookTrigger) -> Result<HookRow, Failure> {
     trigger.check().map_err(Failure::usage)?;
     let deployed = mesh.workflows().latest(&trigger.workflow).await?;
@@ -72,7 +72,7 @@ pub async fn deploy_hook(mesh: &Mesh, trigger: WebhookTrigger) -> Result<HookRow
     Ok(HookRow::of(&trigger))
 }
 
-/// All triggers, by name.
+/// Returns all triggers by name.
 pub async fn list_hooks(mesh: &Mesh) -> Result<Vec<HookRow>, Failure> {
     let stored = mesh.records().access().list(&["access", "hook"]).await?;
     let read = stored.into_iter().filter_map(|(subject, record)| {
@@ -84,7 +84,7 @@ pub async fn list_hooks(mesh: &Mesh) -> Result<Vec<HookRow>, Failure> {
     Ok(read.map(|trigger| HookRow::of(&trigger)).collect())
 }
 
-/// Removes a trigger. Requests to its address are refused within a moment.
+/// Removes a trigger. Gateways reject requests to its address shortly afterwards.
 pub async fn remove_hook(mesh: &Mesh, name: &str) -> Result<HookRow, Failure> {
     let row = list_hooks(mesh).await?.into_iter().find(|row| row.name == name);
     let row = row.ok_or_else(|| {

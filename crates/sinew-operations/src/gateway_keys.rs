@@ -1,4 +1,4 @@
-//! Keys of gateways: made, listed and revoked.
+//! Keys of gateways: create, list and revoke.
 
 use bytes::Bytes;
 use rand::Rng as _;
@@ -13,62 +13,62 @@ use sinew_protocol::{Subject, Token, code};
 
 use crate::failure::{Failure, FailureKind};
 
-/// Letters and digits of ids and secrets: 32, so that each has five random bits.
+/// Characters of ids and secrets: 32, so that each encodes five random bits.
 const ALPHABET: &[u8; 32] = b"abcdefghijkmnopqrstuvwxyz0123456";
 
-/// A key that is to be made.
+/// Properties of a new key.
 #[derive(Clone, Debug)]
 pub struct NewKey {
     /// Name of its owner.
     pub name: String,
-    /// Role that its rights follow from.
+    /// Role that determines its rights.
     pub role: AccessRole,
     /// Patterns of the workflows and agents that it may see and use.
     pub patterns: Vec<String>,
-    /// Executions that it opens; those that its role usually opens if `None`.
+    /// Executions that it may access; the default of its role if `None`.
     pub scope: Option<KeyScope>,
-    /// When it ends to be valid, milliseconds since 1970 UTC.
+    /// Expiry in milliseconds since 1970 UTC.
     pub expires_at: Option<u64>,
-    /// DNS name of the client certificate that proves it, instead of a secret.
+    /// DNS name of the client certificate that replaces the secret.
     pub certificate_name: Option<String>,
     /// Limits of its requests.
     pub limits: KeyLimits,
 }
 
-/// A key that was made.
+/// A created key.
 #[derive(Clone, Debug, Serialize)]
 pub struct MadeKey {
     /// The key without its secret.
     #[serde(flatten)]
     pub row: KeyRow,
-    /// The key, shown once; `None` for a key that a certificate proves.
+    /// The key, shown once; `None` for a key with a certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
 
-/// A key as lists show it.
+/// A key as listed.
 #[derive(Clone, Debug, Serialize)]
 pub struct KeyRow {
     /// Id of the key.
     pub id: String,
     /// Name of its owner.
     pub name: String,
-    /// Role that its rights follow from.
+    /// Role that determines its rights.
     pub role: &'static str,
     /// Patterns of the workflows and agents that it may see and use.
     pub patterns: Vec<String>,
-    /// Executions that it opens: `all` or `own`.
+    /// Executions that it may access: `all` or `own`.
     pub scope: &'static str,
     /// `valid`, `expired` or `revoked`.
     pub status: &'static str,
-    /// DNS name of the client certificate that proves it.
+    /// DNS name of its client certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate_name: Option<String>,
-    /// When it was made, milliseconds since 1970 UTC.
+    /// Creation time in milliseconds since 1970 UTC.
     pub created_at: u64,
-    /// User who made it.
+    /// User who created it.
     pub created_by: String,
-    /// When it ends to be valid, milliseconds since 1970 UTC.
+    /// Expiry in milliseconds since 1970 UTC.
     pub expires_at: Option<u64>,
     /// When it was revoked, milliseconds since 1970 UTC.
     pub revoked_at: Option<u64>,
@@ -77,7 +77,7 @@ pub struct KeyRow {
 }
 
 impl KeyRow {
-    /// The row of a key at a time, in milliseconds since 1970 UTC.
+    /// Returns the row of a key at a time, in milliseconds since 1970 UTC.
     pub fn of(key: &AccessKey, now: u64) -> Self {
         let certificate_name = match &key.proof {
             KeyProof::CertificateName(name) => Some(name.clone()),
@@ -109,7 +109,7 @@ fn random_text(chars: usize) -> String {
     (0..chars).map(|_| char::from(ALPHABET[chance.random_range(0..ALPHABET.len())])).collect()
 }
 
-/// Refuses a key that could never open anything.
+/// Rejects a key that could never grant access.
 fn refuse_useless(new: &NewKey, now: u64) -> Result<(), Failure> {
     if new.expires_at.is_some_and(|end| end <= now) {
         return Err(Failure::usage("the key would expire immediately")
@@ -122,7 +122,7 @@ fn refuse_useless(new: &NewKey, now: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes a key. `now` is in milliseconds since 1970 UTC.
+/// Creates a key. `now` is in milliseconds since 1970 UTC.
 pub async fn create_key(mesh: &Mesh, new: NewKey, now: u64) -> Result<MadeKey, Failure> {
     refuse_useless(&new, now)?;
     let id = Token::of(&random_text(KEY_ID_CHARS));
@@ -153,14 +153,15 @@ pub async fn create_key(mesh: &Mesh, new: NewKey, now: u64) -> Result<MadeKey, F
     Ok(MadeKey { row: KeyRow::of(&key, now), key: key_text })
 }
 
-/// All keys, by owner. `now` is in milliseconds since 1970 UTC.
+/// Returns all keys by owner. `now` is in milliseconds since 1970 UTC.
 pub async fn list_keys(mesh: &Mesh, now: u64) -> Result<Vec<KeyRow>, Failure> {
     let mut rows: Vec<KeyRow> = all(mesh).await?.iter().map(|(key, _)| KeyRow::of(key, now)).collect();
     rows.sort_by(|a, b| (&a.name, a.created_at).cmp(&(&b.name, b.created_at)));
     Ok(rows)
 }
 
-/// Revokes the key with this id, or all keys of an owner of this name. Gateways refuse it within a moment.
+/// Revokes the key with this id, or all keys of the owner with this name. Gateways reject it
+/// shortly afterwards.
 pub async fn revoke_keys(mesh: &Mesh, id_or_name: &str, now: u64) -> Result<Vec<KeyRow>, Failure> {
     let all = all(mesh).await?;
     let is_id = all.iter().any(|(key, _)| key.id.as_str() == id_or_name);

@@ -1,4 +1,4 @@
-//! Executions from elsewhere that enter the history of a mesh.
+//! Import of executions into the history of a mesh.
 
 use sinew_inspection::record::Record;
 use sinew_inspection::words;
@@ -12,7 +12,7 @@ use crate::deployment;
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::MeshOperator;
 
-/// Refuses an execution that has not ended: no mesh can go on with it.
+/// Rejects an execution that has not ended, because no mesh can continue it.
 pub fn refuse_open(record: &Record) -> Result<(), Failure> {
     let status = words::status_of(record.execution.state());
     if !status.is_terminal() {
@@ -25,7 +25,8 @@ pub fn refuse_open(record: &Record) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Puts an execution that has ended into the history of a mesh, under its own id. Returns the id, and how it ended.
+/// Imports an ended execution into the history of a mesh, under its own id. Returns the id and the
+/// status.
 pub async fn import_execution(
     remote: &MeshOperator,
     record: &Record,
@@ -59,7 +60,7 @@ pub async fn import_execution(
     Ok((id, status))
 }
 
-/// The record as the mesh keeps it.
+/// Returns the record as the mesh stores it.
 fn stored(record: &Record) -> ExecutionRecord {
     let rounds = record.execution.journal().iter();
     ExecutionRecord {

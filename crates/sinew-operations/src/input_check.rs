@@ -1,4 +1,4 @@
-//! Inputs of executions, checked before they are started.
+//! Checks of inputs before an execution starts.
 
 use serde_json::Value;
 use sinew_engine::{EngineInput, ExecutionMode};
@@ -8,7 +8,7 @@ use sinew_runtime::{Execution, Program, local};
 
 use crate::failure::{Failure, FailureKind, known};
 
-/// Checks an input by the rules of a workflow, as the start of an execution would, and keeps nothing.
+/// Validates an input like the start of an execution, without storing anything.
 pub fn check_input(program: &Program, input: &Value, mode: &ExecutionMode) -> Result<(), Failure> {
     let mut trial = Execution::new(ExecutionId::of("local", "input-check", program.name()), program.clone());
     let start = EngineInput::Start { input: input.clone(), mode: mode.clone(), depth: 0, chain: Vec::new() };

@@ -1,9 +1,11 @@
 //! Operations of a person or program on a mesh, and on files of workflows and agents.
 //!
-//! Place in the flow: above client, inspection and dialects, below the command line and the HTTP API. Both call these
-//! functions and serialise their results, so that `-o json` and the API give the same documents.
+//! Place in the flow: above client, inspection and dialects, below the command line and the HTTP
+//! API. Both call these functions and serialize their results, so that `-o json` and the API return
+//! the same documents.
 //!
-//! The crate never prints, reads no arguments of a command line, and does not decide how a result is shown.
+//! The crate never prints, does not read command-line arguments, and does not decide how a result
+//! is displayed.
 
 pub mod agent_calls;
 pub mod agent_list;

@@ -1,4 +1,4 @@
-//! Deployments with a key that opens a part of a mesh: the workflows may call no more than the key opens.
+//! Deployments with a key for a part of a mesh: the workflows may only call what the key permits.
 
 use std::collections::BTreeSet;
 
@@ -12,24 +12,25 @@ use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::MeshOperator;
 use crate::workflow_file::Loaded;
 
-/// Names that a refusal lists.
+/// Maximum number of names in an error.
 const MAX_NAMED: usize = 20;
-/// Characters of a name in a refusal.
+/// Maximum length of a name in an error.
 const MAX_NAME: usize = 64;
 
-/// The names of workflows and agents that the key of a caller opens.
+/// The workflows and agents that a caller's key permits.
 pub struct KeyNames<'a> {
-    /// Tells whether the key opens a name.
+    /// Returns whether the key permits a name.
     pub opens: &'a (dyn Fn(&str) -> bool + Sync),
-    /// Patterns of the key; `None` if it opens what everybody may see.
+    /// Patterns of the key; `None` if it permits everything that is visible to all.
     pub patterns: Option<&'a [String]>,
 }
 
-/// Deploys all workflows of a file for the holder of a key. The patterns of the key become part of the plans, so that names
-/// that are only known while an execution runs are compared with them, too.
+/// Deploys all workflows of a file for the owner of a key. The key's patterns become part of the
+/// plans, so that they also apply to names that are only known at runtime.
 ///
 /// # Errors
-/// `SINEW-9022` if a workflow calls a workflow or an agent that the key does not open; those of [`deploy`].
+/// `SINEW-9022` if a workflow calls a workflow or an agent that the key does not permit; those of
+/// [`deploy`].
 pub async fn deploy_with_key(
     operator: &MeshOperator,
     mut loaded: Loaded,
@@ -42,8 +43,9 @@ pub async fn deploy_with_key(
     deploy(operator.mesh(), &loaded).await
 }
 
-/// Refuses workflows that would call what the key does not open. The names are those that nodes have, and all texts of the
-/// plan that name somebody who is there: dialects keep agents for special work in data of their own.
+/// Rejects workflows that would call what the key does not permit. Checks the names in nodes and
+/// all texts of the plan that name an existing agent or workflow, because dialects store agents for
+/// special work in their own data.
 async fn check_calls(operator: &MeshOperator, loaded: &Loaded, key: &KeyNames<'_>) -> Result<(), Failure> {
     let own: BTreeSet<&str> = loaded.workflows.iter().map(|workflow| workflow.plan.name.as_str()).collect();
     let deployed = operator.workflows().await?.list();
@@ -70,7 +72,7 @@ async fn check_calls(operator: &MeshOperator, loaded: &Loaded, key: &KeyNames<'_
     Err(Failure::new(FailureKind::Denied, code::GATEWAY_PLAN_BEYOND_KEY.as_str(), text))
 }
 
-/// Calls `visit` with every text of a value.
+/// Calls `visit` with every string in a value.
 fn visit_texts(value: &Value, visit: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => visit(text),

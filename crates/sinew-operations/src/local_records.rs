@@ -1,5 +1,6 @@
-//! Records of executions that ran in one process, in `.sinew/executions`: written when they end, read by the commands of
-//! `sinew execution`, and pruned by age, number and size. Artifacts beside a record are never pruned.
+//! Records of executions that ran in one process, in `.sinew/executions`: written at their end,
+//! read by the commands of `sinew execution`, and pruned by age, number and size. Artifacts next to
+//! a record are never pruned.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -13,15 +14,15 @@ use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::SEVERAL;
 use crate::private_folder::keep_state_private;
 
-/// The folder of all executions of a folder.
+/// Folder of all local executions.
 pub const EXECUTIONS_FOLDER: &str = ".sinew/executions";
-/// A record, in the folder of its execution.
+/// File name of the record in its execution's folder.
 const RECORD_FILE: &str = "record.json";
-/// Records that are kept.
+/// Maximum number of stored records.
 const MAX_RECORDS: usize = 200;
-/// Bytes of all records that are kept.
+/// Maximum size of all stored records.
 const MAX_RECORDS_BYTES: u64 = 256 << 20;
-/// Age of the oldest record that is kept.
+/// Maximum age of a stored record.
 const MAX_RECORD_AGE: Duration = Duration::from_hours(30 * 24);
 
 /// A record on disk.
@@ -33,7 +34,7 @@ struct StoredRecord {
     bytes: u64,
 }
 
-/// Writes the record of an execution into its folder, and removes records that are too many, too large or too old.
+/// Writes the record of an execution to its folder, and prunes records that exceed the limits.
 pub fn keep(execution: &Execution) -> Result<(), Failure> {
     let folder = Path::new(EXECUTIONS_FOLDER).join(execution.id().as_str());
     keep_state_private(&folder).and_then(|()| std::fs::create_dir_all(&folder)).map_err(|error| {
@@ -48,12 +49,13 @@ pub fn keep(execution: &Execution) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the newest records, at most so many. A record that cannot be read is left out.
+/// Returns up to `limit` newest records. Unreadable records are omitted.
 pub fn newest(limit: usize) -> Vec<Record> {
     list(Path::new(EXECUTIONS_FOLDER)).iter().take(limit).filter_map(|one| read(one).ok()).collect()
 }
 
-/// Returns the record of the execution that a text names: by its id, the first characters of it, or `@latest`.
+/// Returns the record of the execution that a text identifies: by its id, a prefix of it, or
+/// `@latest`.
 pub fn find(text: &str) -> Result<Option<Record>, Failure> {
     let all = list(Path::new(EXECUTIONS_FOLDER));
     let mut named = all.iter().filter(|one| text == "@latest" || one.id.starts_with(text));
@@ -69,7 +71,7 @@ fn read(stored: &StoredRecord) -> Result<Record, Failure> {
     Ok(export_file::read(&stored.path)?.read_from(RecordSource::Folder))
 }
 
-/// All records below a folder, newest first.
+/// Returns all records below a folder, newest first.
 fn list(folder: &Path) -> Vec<StoredRecord> {
     let entries = folder.read_dir().into_iter().flatten().flatten();
     let mut found: Vec<StoredRecord> = entries
@@ -88,7 +90,7 @@ fn list(folder: &Path) -> Vec<StoredRecord> {
     found
 }
 
-/// Removes records behind the limits. The newest stays, however large it is.
+/// Removes records that exceed the limits. The newest is always kept.
 fn prune(newest_first: Vec<StoredRecord>, now: SystemTime) {
     let mut bytes = 0;
     for (n, one) in newest_first.into_iter().enumerate() {
@@ -96,7 +98,7 @@ fn prune(newest_first: Vec<StoredRecord>, now: SystemTime) {
         let age = now.duration_since(one.modified).unwrap_or_default();
         if n > 0 && (n >= MAX_RECORDS || bytes > MAX_RECORDS_BYTES || age > MAX_RECORD_AGE) {
             let _ = std::fs::remove_file(&one.path);
-            // A folder with artifacts stays.
+            // A folder that contains artifacts is kept.
             let _ = one.path.parent().map(std::fs::remove_dir);
         }
     }

@@ -1,5 +1,5 @@
-//! Activity of a mesh: executions that started, ended and failed by minute, the errors they failed by, and how many there are of
-//! each status.
+//! Activity of a mesh: executions that started, ended and failed by minute, the errors of failed
+//! ones, and the number of executions by status.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -18,9 +18,9 @@ use crate::mesh_operator::{MeshOperator, status_of_word, takes_closed};
 
 /// Milliseconds of a minute.
 const MINUTE_MS: u64 = 60_000;
-/// Errors that are told, the most frequent first.
+/// Maximum number of reported errors, most frequent first.
 const MAX_ERRORS: usize = 10;
-/// Codes that are counted: agents may name codes of their own.
+/// Maximum number of counted codes, because agents may use their own.
 const MAX_CODES: usize = 1_000;
 
 /// Activity of the latest minutes.
@@ -69,7 +69,7 @@ pub struct ExecutionCounts {
     pub is_whole: bool,
 }
 
-/// Counts executions into minutes.
+/// Counts executions by minute.
 struct ActivityCounter {
     first: Time,
     minutes: Vec<MinuteActivity>,
@@ -85,7 +85,8 @@ impl ActivityCounter {
         Self { first, minutes, errors: HashMap::new() }
     }
 
-    /// The minute of a time. Clocks of executors may be ahead: what is yet to come is in the last minute.
+    /// Returns the minute of a time. Executors' clocks may be ahead: future times count in the last
+    /// minute.
     fn minute(&mut self, at: Time) -> Option<&mut MinuteActivity> {
         let number = at.checked_sub(self.first)? / MINUTE_MS;
         let last = self.minutes.len().saturating_sub(1);
@@ -125,7 +126,7 @@ impl ActivityCounter {
     }
 }
 
-/// Open executions beside the closed ones, so that each is counted once.
+/// Open executions to merge with the closed ones, so that each is counted once.
 pub(crate) struct OpenRows(HashMap<String, ExecutionRow>);
 
 impl OpenRows {
@@ -134,7 +135,8 @@ impl OpenRows {
         Ok(Self(rows.into_iter().map(|row| (row.execution.clone(), row)).collect()))
     }
 
-    /// Whether a closed execution counts: one that was retried goes on, and one that has just ended is told of by its owner still.
+    /// Returns whether a closed execution counts: a retried one is running, and its owner may still
+    /// report one that just ended.
     pub(crate) fn counts_closed(&mut self, closed: &ClosedExecution) -> bool {
         let id = closed.execution.as_str();
         let goes_on = |row: &ExecutionRow| !row.status.is_terminal() && row.started <= closed.started;
@@ -146,10 +148,11 @@ impl OpenRows {
     }
 }
 
-/// Returns the activity of the latest minutes, this one among them. `history` is what the process has read of the history.
+/// Returns the activity of the latest minutes, including the current one. `history` is the part of
+/// the history that the process has read.
 ///
 /// # Errors
-/// The mesh does not answer.
+/// The mesh does not respond.
 pub async fn read_activity(
     remote: &MeshOperator,
     history: &HistoryIndex,
@@ -176,10 +179,11 @@ pub async fn read_activity(
     Ok(counter.finish(is_whole))
 }
 
-/// Counts the executions that a filter takes by status. Labels of the filter are passed over: they are known once records are read.
+/// Counts the executions that match a filter by status. Labels in the filter are ignored, because
+/// they are only known after records are read.
 ///
 /// # Errors
-/// The mesh does not answer.
+/// The mesh does not respond.
 pub async fn count_executions(
     remote: &MeshOperator,
     history: &HistoryIndex,

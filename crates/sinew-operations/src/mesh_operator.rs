@@ -1,4 +1,4 @@
-//! Executions of a mesh, as commands name them: by id, by the first characters of one, or `@latest`.
+//! Executions of a mesh, identified by id, by a prefix of one, or by `@latest`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,58 +27,58 @@ use sinew_runtime::Program;
 
 use crate::failure::{Failure, FailureKind};
 
-/// Returns the agents of a mesh, for a program that looks once; see [`MeshOperator::online`].
+/// Returns the agents of a mesh for a program that reads them once; see [`MeshOperator::online`].
 pub async fn online(mesh: &Mesh) -> Result<Cards, Failure> {
     let cards = mesh.cards().follow();
     cards.current().await?;
     Ok(cards)
 }
 
-/// No execution has this id, or begins with it.
+/// No execution has this id or prefix.
 pub const NO_SUCH_EXECUTION: &str = code::EXECUTION_NOT_FOUND.as_str();
-/// Several executions begin with this text.
+/// Several executions have this prefix.
 pub const SEVERAL: &str = code::EXECUTION_AMBIGUOUS.as_str();
-/// A command was refused.
+/// A command was rejected.
 const REFUSED: &str = code::CLIENT_COMMAND_REFUSED.as_str();
 
-/// Text that names the execution that was started last.
+/// Identifies the most recently started execution.
 const LATEST: &str = "@latest";
-/// Executions that are looked through for the first characters of an id.
+/// Maximum number of executions searched for an id prefix.
 const LOOKED_THROUGH: usize = 20_000;
-/// Executions that are looked through for the latest that nobody else started.
+/// Maximum number of executions searched for the latest one that no execution started.
 const NEWEST: usize = 30;
-/// Executions above one another that are followed upwards.
+/// Maximum depth of parent executions that are followed.
 const MAX_CALL_DEPTH: usize = 64;
-/// How long a decision about a command is waited for.
+/// Time limit for the verdict on a command.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Records fetched at the same time.
+/// Number of records fetched concurrently.
 const AT_ONCE: usize = 16;
 
 /// Closed executions whose records are read for a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowDetails {
-    /// All: labels are wanted.
+    /// All, because labels are requested.
     All,
-    /// Executions that did not end well: only the reason is wanted.
+    /// Unsuccessful executions, because only the reason is requested.
     Faults,
 }
 
-/// A mesh, as an operator works with it.
+/// Operator's access to a mesh.
 #[derive(Clone, Debug)]
 pub struct MeshOperator {
     /// Client of the executions.
     pub client: Client,
-    /// Closed executions, as far as lists have read them.
+    /// Closed executions that lists have read.
     history: Arc<HistoryIndex>,
 }
 
 impl MeshOperator {
-    /// Works through a client.
+    /// Creates an operator that uses a client.
     pub fn new(client: Client) -> Self {
         Self { client, history: Arc::default() }
     }
 
-    /// The same, with what other lists of the process have read of the history.
+    /// Shares the history that other lists of the process have read.
     #[must_use]
     pub fn with_history(self, history: Arc<HistoryIndex>) -> Self {
         Self { history, ..self }
@@ -89,22 +89,22 @@ impl MeshOperator {
         self.client.mesh()
     }
 
-    /// The workflows that are deployed on it; a failure if they cannot be read now.
+    /// Returns the deployed workflows; fails if they cannot be read.
     pub async fn workflows(&self) -> Result<Workflows, Failure> {
         let workflows = self.client.programs().workflows.clone();
         workflows.current().await?;
         Ok(workflows)
     }
 
-    /// The agents that are online; a failure if their cards cannot be read now.
+    /// Returns the online agents; fails if their cards cannot be read.
     pub async fn online(&self) -> Result<Cards, Failure> {
         let cards = self.client.cards().clone();
         cards.current().await?;
         Ok(cards)
     }
 
-    /// Returns the milliseconds since the last heartbeat of each agent that is online. Workflows have none: executors serve
-    /// them, and announce them seldom.
+    /// Returns the milliseconds since the last heartbeat of each online agent. Workflows have no
+    /// heartbeats: executors serve them, and announce them infrequently.
     pub fn heartbeats(cards: &Cards) -> BTreeMap<String, u64> {
         let age = |announced: Arc<AnnouncedCard>| {
             let name = announced.card.name.clone();
@@ -115,14 +115,14 @@ impl MeshOperator {
         cards.list().into_iter().filter_map(age).collect()
     }
 
-    /// Returns how the mesh stands as far as an execution is concerned: its agents and its executor.
+    /// Returns the mesh state that concerns an execution: its agents and its executor.
     pub async fn presence(&self, id: &ExecutionId) -> Result<MeshPresence, Failure> {
         let cards = self.online().await?;
         let has_owner = Some(self.client.has_owner(id).await?);
         Ok(MeshPresence { agents: Some(Self::heartbeats(&cards)), has_owner })
     }
 
-    /// The execution that a text names.
+    /// Returns the execution that a text identifies.
     pub async fn find(&self, text: &str) -> Result<ExecutionId, Failure> {
         let everything = |_: &ExecutionRow| true;
         if text == LATEST {
@@ -134,7 +134,7 @@ impl MeshOperator {
             return Ok(whole);
         }
         let rows = self.rows(&HistoryFilter::default(), LOOKED_THROUGH).await?;
-        // A start that no executor has taken has no record.
+        // A start that no executor has processed has no record.
         if rows.iter().any(|row| row.execution == text)
             || self.client.own_stored_start(&whole).await?.is_some()
         {
@@ -146,8 +146,8 @@ impl MeshOperator {
         }
     }
 
-    /// The execution that the first characters of an id or `@latest` name among the rows that are taken. `None` if none of them
-    /// is meant.
+    /// Returns the execution that an id prefix or `@latest` identifies among the accepted rows, or
+    /// `None` if there is none.
     pub async fn find_among(
         &self,
         text: &str,
@@ -160,8 +160,8 @@ impl MeshOperator {
         only_beginning(rows.iter().filter(|row| takes(row)), text)
     }
 
-    /// The execution that was started last, also when no executor has taken its start; one that another execution started does
-    /// not count, if there is a choice.
+    /// Returns the most recently started execution, even if no executor has processed its start. An
+    /// execution started by another one counts only if there is no other.
     async fn latest(
         &self,
         takes: impl Fn(&ExecutionRow) -> bool,
@@ -174,7 +174,8 @@ impl MeshOperator {
             let id = parse(&row.execution)?;
             let is_by_a_caller = match self.client.record(&id).await? {
                 Some(stored) => stored.meta.caller_task().is_none(),
-                // A start that no executor has taken. Ids of sub-workflows are derived, and so are some of callers.
+                // An unprocessed start. Ids of sub-workflows are derived, and so are some ids of
+                // callers.
                 None => !id.has_derived_form() || self.client.own_stored_start(&id).await?.is_some(),
             };
             if is_by_a_caller {
@@ -185,7 +186,8 @@ impl MeshOperator {
         self.outermost(parse(&newest.execution)?).await.map(Some)
     }
 
-    /// The execution that a caller started and that led to this one; this one if the records above are gone.
+    /// Returns the root execution, started by a caller, that led to this one; this one if the
+    /// parents' records were removed.
     async fn outermost(&self, id: ExecutionId) -> Result<ExecutionId, Failure> {
         let mut outermost = id;
         for _ in 0..MAX_CALL_DEPTH {
@@ -196,7 +198,7 @@ impl MeshOperator {
         Ok(outermost)
     }
 
-    /// All that is known of an execution.
+    /// Returns the complete record of an execution.
     pub async fn record(&self, id: &ExecutionId) -> Result<Record, Failure> {
         let Some(stored) = self.client.record(id).await? else { return Err(self.missing(id).await?) };
         let folded = self.client.folded(&stored).await?;
@@ -209,7 +211,8 @@ impl MeshOperator {
         })
     }
 
-    /// Returns why there is no record of an execution: its start is stored and no executor has taken it, or there is none.
+    /// Returns why an execution has no record: its start is stored but unprocessed, or it does not
+    /// exist.
     async fn missing(&self, id: &ExecutionId) -> Result<Failure, Failure> {
         let is_stored = self.client.own_stored_start(id).await?.is_some()
             || self.client.open().await?.iter().any(|summary| summary.execution == *id);
@@ -231,7 +234,7 @@ impl MeshOperator {
         ))
     }
 
-    /// Open executions and the latest closed ones: at most `limit` of those.
+    /// Returns the open executions and up to `limit` of the latest closed ones.
     pub async fn rows(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<ExecutionRow>, Failure> {
         let summaries = self.client.open().await?;
         let heartbeats = if summaries.iter().any(|summary| !summary.agents.is_empty()) {
@@ -244,7 +247,8 @@ impl MeshOperator {
         Ok(with_closed(rows, self.mesh().history().list(filter, limit).await?))
     }
 
-    /// The open executions, and the closed ones behind a place, those started last first and at most `limit` of them.
+    /// Returns the open executions, and up to `limit` closed ones after a cursor, most recently
+    /// started first.
     pub async fn rows_behind(
         &self,
         wanted: &RowFilter,
@@ -252,7 +256,7 @@ impl MeshOperator {
         limit: usize,
     ) -> Result<Vec<ExecutionRow>, Failure> {
         let open_rows = self.rows(&HistoryFilter::default(), 0).await?;
-        // A retried execution goes on, and its record is that of an earlier end.
+        // A retried execution is running, and its record is that of an earlier end.
         let going_on = open_rows.iter().filter(|row| !row.status.is_terminal());
         let going_on: HashMap<&str, Time> =
             going_on.map(|row| (row.execution.as_str(), row.started)).collect();
@@ -264,7 +268,7 @@ impl MeshOperator {
         Ok(with_closed(open_rows, closed))
     }
 
-    /// Fills in what only the records of closed executions know: labels, and why they failed.
+    /// Adds the data in the records of closed executions: labels and reasons of failures.
     pub async fn with_details(
         &self,
         rows: Vec<ExecutionRow>,
@@ -276,7 +280,7 @@ impl MeshOperator {
             if is_wanted && let Some(stored) = self.closed_record(&row).await? {
                 row.labels.clone_from(&stored.meta.labels);
                 if row.status != ExecutionStatus::Success {
-                    // A record that cannot be folded is listed all the same.
+                    // A record that cannot be folded is still listed.
                     let folded = self.client.folded(&stored).await.ok();
                     let record =
                         folded.and_then(|folded| Record::decode(stored, folded.program().clone()).ok());
@@ -288,7 +292,8 @@ impl MeshOperator {
         filled.buffered(AT_ONCE).collect::<Vec<Result<ExecutionRow, Failure>>>().await.into_iter().collect()
     }
 
-    /// The record of a closed execution: the one in the history, unless the execution was opened again since.
+    /// Returns the record of a closed execution from the history, unless the execution was reopened
+    /// since.
     async fn closed_record(&self, row: &ExecutionRow) -> Result<Option<ExecutionRecord>, Failure> {
         let id = parse(&row.execution)?;
         if let Ok(Some((_, bytes))) = self.mesh().history().get(&id).await
@@ -299,7 +304,7 @@ impl MeshOperator {
         Ok(self.client.record(&id).await?)
     }
 
-    /// Gives a command and waits for what became of it.
+    /// Sends a command and waits for its verdict.
     pub async fn signal(&self, command: Command) -> Result<Verdict, Failure> {
         let id = Token::of(&uuid::Uuid::now_v7().simple().to_string());
         let verdict = self.client.signal(&id, command, PATIENCE).await?;
@@ -311,7 +316,7 @@ impl MeshOperator {
     }
 }
 
-/// Rows of open executions together with those of closed ones. One that was just closed may be told of by its owner still.
+/// Merges rows of open and closed executions. The owner may still report one that was just closed.
 fn with_closed(mut rows: Vec<ExecutionRow>, found: Vec<ClosedExecution>) -> Vec<ExecutionRow> {
     let mut places: HashMap<String, usize> =
         rows.iter().enumerate().map(|(place, row)| (row.execution.clone(), place)).collect();
@@ -329,7 +334,8 @@ fn with_closed(mut rows: Vec<ExecutionRow>, found: Vec<ClosedExecution>) -> Vec<
     rows
 }
 
-/// Whether a filter takes a closed execution, as far as the headers of its record tell: labels are passed over.
+/// Returns whether a closed execution matches a filter, based on the headers of its record: labels
+/// are ignored.
 pub(crate) fn takes_closed(wanted: &RowFilter, closed: &ClosedExecution, status: ExecutionStatus) -> bool {
     let fault_code = closed.fault_code.as_ref();
     (wanted.status.is_empty() || wanted.status.contains(&status))
@@ -340,7 +346,7 @@ pub(crate) fn takes_closed(wanted: &RowFilter, closed: &ClosedExecution, status:
         && (wanted.errors.is_empty() || fault_code.is_some_and(|code| wanted.errors.contains(code)))
 }
 
-/// The only execution of these whose id begins with a text; `None` if there is none.
+/// Returns the only execution with an id prefix, or `None` if there is none.
 fn only_beginning<'a>(
     rows: impl Iterator<Item = &'a ExecutionRow>,
     text: &str,
@@ -365,7 +371,8 @@ fn no_such(text: &str) -> Failure {
         .hint("see `sinew execution list`; a prefix of an id and @latest are accepted")
 }
 
-/// Returns what an open execution waits for: who paused it, else an agent that cannot answer, with the reason.
+/// Returns what an open execution waits for: the operator who paused it, otherwise an agent that
+/// cannot respond, with the reason.
 pub fn waiting_for(summary: &Summary, presence: &MeshPresence) -> Option<String> {
     if summary.status == ExecutionStatus::Paused {
         return summary.waiting.clone();
@@ -413,17 +420,17 @@ fn closed(closed: ClosedExecution) -> ExecutionRow {
     }
 }
 
-/// Returns the status of a word of the wire; an execution with an unknown word goes on, as far as anybody can tell.
+/// Returns the status for its name on the wire; an unknown name counts as running.
 pub fn status_of_word(word: &str) -> ExecutionStatus {
     ExecutionStatus::parse(word).unwrap_or(ExecutionStatus::Running)
 }
 
-/// The adapter of a dialect.
+/// Returns the adapter of a dialect.
 pub fn adapter(dialect: &str) -> Option<&'static dyn sinew_engine::Adapter> {
     sinew_dialects::adapter(dialect)
 }
 
-/// Returns the workflow of this name that every mesh has: the one that asks an agent once, or a person.
+/// Returns the built-in workflow with this name, which calls an agent or a person once.
 pub fn built_in_workflow(name: &str) -> Option<Program> {
     let plan = match name.strip_prefix(AGENT_CALL_PREFIX) {
         Some(agent) => sinew_dialects::sam::agent_call_plan(agent)?,

@@ -1,4 +1,5 @@
-//! How a mesh stands: executors, shards, streams, agents and their queues, open executions. For `top` and `doctor`.
+//! Status of a mesh: executors, shards, streams, agents and their queues, open executions. For
+//! `top` and `doctor`.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +57,7 @@ pub struct MeshStatus {
     pub set_aside: Vec<String>,
 }
 
-/// Waiting executions that are told.
+/// Maximum number of reported waiting executions.
 const MAX_WAITING: usize = 10;
 
 /// An open execution and what it waits for.
@@ -92,7 +93,7 @@ pub struct ExecutorStatus {
 }
 
 impl MeshStatus {
-    /// The agent with this name, which is added if it is not listed yet.
+    /// Returns the agent with this name, and adds it if necessary.
     fn agent(&mut self, name: &str) -> &mut AgentStatus {
         let at = self.agents.iter().position(|agent| agent.name == name).unwrap_or_else(|| {
             self.agents.push(AgentStatus { name: name.to_owned(), ..AgentStatus::default() });
@@ -101,13 +102,13 @@ impl MeshStatus {
         &mut self.agents[at]
     }
 
-    /// Returns the number of executors that live.
+    /// Returns the number of live executors.
     pub fn living_executors(&self) -> usize {
         self.executors.iter().filter(|executor| executor.silent_ms.is_none()).count()
     }
 
-    /// Tells of executors without a heartbeat, as `3 unreachable, last heartbeat 12.0s ago`; `None`
-    /// if there are none.
+    /// Describes executors without a heartbeat, as `3 unreachable, last heartbeat 12.0s ago`, or
+    /// returns `None` if there are none.
     pub fn silence(&self) -> Option<String> {
         let silences = self.executors.iter().filter_map(|executor| executor.silent_ms);
         let shortest = silences.clone().min()?;
@@ -144,14 +145,14 @@ pub struct AgentStatus {
     pub redelivered: usize,
 }
 
-/// Looks at everything.
+/// Reads the complete status.
 pub async fn read_status(
     remote: &MeshOperator,
     cards: &sinew_mesh::card::Cards,
 ) -> Result<MeshStatus, Failure> {
     let mesh = remote.mesh();
     let layout = mesh.admin().layout().await?;
-    // The clock first: a bucket that takes long to read must not make its heartbeats look old.
+    // Read first, so that a slow read of the bucket does not make its heartbeats look old.
     let now = mesh.admin().server_clock().await?.now();
     let seen: Snapshot = mesh.fleet().look().await?;
     let mut status = MeshStatus {
@@ -175,7 +176,7 @@ pub async fn read_status(
 
 fn executors(seen: Snapshot, now: u64) -> Vec<ExecutorStatus> {
     let Snapshot { members, owners } = seen;
-    // Shards of its last heartbeat may have another owner since.
+    // Shards in its last heartbeat may have another owner by now.
     let still_owned = |id: &str| owners.values().filter(|(owner, _)| owner.as_deref() == Some(id)).count();
     members
         .into_iter()
@@ -187,7 +188,7 @@ fn executors(seen: Snapshot, now: u64) -> Vec<ExecutorStatus> {
         .collect()
 }
 
-/// Adds open executions: how many there are of each status, and what waits.
+/// Adds the open executions: their number by status, and those that wait.
 async fn add_executions(
     remote: &MeshOperator,
     cards: &sinew_mesh::card::Cards,
@@ -220,7 +221,7 @@ async fn add_executions(
     Ok(())
 }
 
-/// Adds streams, and the queues of agents in one of them.
+/// Adds the streams, and the queues of agents in one of them.
 async fn add_streams(mesh: &Mesh, keeps_events: bool, status: &mut MeshStatus) -> Result<(), Failure> {
     for kind in STREAMS.into_iter().filter(|kind| kind.kind != "EVENTS" || keeps_events) {
         let name = kind.name(mesh.namespace());
@@ -247,7 +248,7 @@ async fn add_streams(mesh: &Mesh, keeps_events: bool, status: &mut MeshStatus) -
     Ok(())
 }
 
-/// Reads the streams of a mesh, with what they took so far.
+/// Reads the streams of a mesh, with the number of messages stored so far.
 pub async fn read_streams(mesh: &Mesh) -> Result<Vec<StreamSample>, Failure> {
     let keeps_events = mesh.admin().layout().await?.keeps_events;
     let mut found = Vec::new();
@@ -264,7 +265,7 @@ pub async fn read_streams(mesh: &Mesh) -> Result<Vec<StreamSample>, Failure> {
     Ok(found)
 }
 
-/// Adds agents that are announced.
+/// Adds the announced agents.
 fn add_cards(cards: &sinew_mesh::card::Cards, status: &mut MeshStatus) {
     for announced in cards.list() {
         let name = &announced.card.name;

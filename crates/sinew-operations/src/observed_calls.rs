@@ -1,4 +1,4 @@
-//! Calls that happened: who asked whom, as records of executions tell.
+//! Observed calls between agents and workflows, from the records of executions.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,11 @@ use sinew_inspection::agent_work::agent_work;
 use sinew_inspection::record::Record;
 use sinew_protocol::card::{AGENT_CALL_PREFIX, PERSON_QUESTION};
 
-/// Number of calls by caller and called agent or workflow.
+/// Number of calls by caller and callee.
 pub type CallCounts = BTreeMap<(String, String), usize>;
 
-/// Returns the calls of an execution: those of its workflow, or the one that the execution itself is, if an agent asked another.
+/// Returns the calls of an execution: those of its workflow, or the execution itself if an agent
+/// called another.
 pub fn calls_of(record: &Record) -> CallCounts {
     let workflow = record.plan().name.as_str();
     if workflow == PERSON_QUESTION {

@@ -1,4 +1,5 @@
-//! Workflow files and agent files that a client sends. They come from strangers: nothing is read beside them, and no variable is known.
+//! Workflow files and agent files uploaded by clients. They are untrusted: no files next to them
+//! are read, and no variables are available.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,10 +12,10 @@ use crate::failure::Failure;
 use crate::workflow_file::{Loaded, dialect_of, program};
 use crate::workflow_search::SearchedFile;
 
-/// Reason why a file beside a posted file is not read.
+/// Reason why a file next to an uploaded file is not read.
 const NOTHING_BESIDE: &str = "a file that was sent has no other files beside it";
 
-/// Reads and checks a workflow file, or an agent file. All that is wrong with it is in its diagnostics.
+/// Reads and checks a workflow file or an agent file. Its diagnostics contain all errors.
 pub fn check_posted_file(name: &str, bytes: &[u8], dialect: Option<&str>) -> Result<SearchedFile, Failure> {
     if dialect.is_none() && is_agent_file(name, bytes) {
         let diagnostics = match Agent::from_posted_text(name, &String::from_utf8_lossy(bytes)) {
@@ -34,7 +35,8 @@ pub fn check_posted_file(name: &str, bytes: &[u8], dialect: Option<&str>) -> Res
     Ok(SearchedFile { path: PathBuf::from(name), loaded, diagnostics })
 }
 
-/// Whether a file describes an agent: it says how the agent runs, and no dialect knows it.
+/// Returns whether a file describes an agent: it defines how the agent runs, and no dialect
+/// recognizes it.
 fn is_agent_file(name: &str, bytes: &[u8]) -> bool {
     posted_document(name, bytes).is_ok_and(|document| {
         document.root.get("run").is_some_and(|run| run.as_object().is_some())
@@ -42,7 +44,7 @@ fn is_agent_file(name: &str, bytes: &[u8]) -> bool {
     })
 }
 
-/// Reads and lowers a file. All that is wrong with it is in the failure's diagnostics.
+/// Reads and lowers a file. The failure's diagnostics contain all errors.
 pub fn posted_workflow(name: &str, bytes: &[u8], dialect: Option<&str>) -> Result<Loaded, Failure> {
     let load_options = LoadOptions {
         name,
@@ -58,7 +60,7 @@ pub fn posted_workflow(name: &str, bytes: &[u8], dialect: Option<&str>) -> Resul
     lower_posted(name, document, dialect)
 }
 
-/// Lowers a document that was sent; no other file is read.
+/// Lowers an uploaded document; no other file is read.
 pub fn lower_posted(name: &str, document: Document, dialect: Option<&str>) -> Result<Loaded, Failure> {
     let dialect = dialect_of(&document, dialect)?;
     let path = PathBuf::from(name);
@@ -84,7 +86,7 @@ pub fn posted_document(name: &str, bytes: &[u8]) -> Result<Document, Failure> {
     sinew_source::load(bytes, &options).map_err(Failure::diagnostics)
 }
 
-/// Returns the findings of lowering, and those that only the finished plan shows.
+/// Returns the findings of lowering, and those that require the complete plan.
 fn warnings(loaded: &Loaded) -> Diagnostics {
     let mut found: Option<Diagnostics> = None;
     for lowered in &loaded.workflows {

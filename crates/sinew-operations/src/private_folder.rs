@@ -1,12 +1,12 @@
-//! Folders that only the user can read: inputs and outputs of executions are in them.
+//! Folders that only the user can read, because they contain inputs and outputs of executions.
 
 use std::io;
 use std::path::Path;
 
-/// Folder of Sinew in the folder that commands are called in.
+/// Sinew's folder in the current folder.
 const STATE_FOLDER: &str = ".sinew";
 
-/// Makes a folder, with those above it, that only the user can read. One that exists stays as it is.
+/// Creates a folder and its parents, readable only by the user. An existing folder is unchanged.
 pub fn make_private_folder(path: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
@@ -15,8 +15,8 @@ pub fn make_private_folder(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Makes the folder of Sinew private before something is written below it, also if an older version made it for everybody. A path
-/// elsewhere is the user's own business.
+/// Makes Sinew's folder private before a file is written below it, even if an older version created
+/// it for everybody. Other paths are unchanged.
 pub fn keep_state_private(path: &Path) -> io::Result<()> {
     if !path.starts_with(STATE_FOLDER) {
         return Ok(());

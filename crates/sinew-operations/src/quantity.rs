@@ -1,11 +1,11 @@
-//! Retention times and byte counts as people write them.
+//! Retention times and byte counts in human-readable form.
 
 use std::time::Duration;
 
 use crate::duration::parse_duration;
 use crate::failure::Failure;
 
-/// `30d`, or anything [`parse_duration`] takes.
+/// Parses `30d`, or any format of [`parse_duration`].
 pub fn parse_retention(text: &str) -> Result<Duration, Failure> {
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
     match days.and_then(|days| days.checked_mul(86_400)) {
@@ -14,7 +14,7 @@ pub fn parse_retention(text: &str) -> Result<Duration, Failure> {
     }
 }
 
-/// `512MB`, `10GiB`, or a bare number of bytes.
+/// Parses `512MB`, `10GiB`, or a number of bytes.
 pub fn parse_byte_count(text: &str) -> Result<u64, Failure> {
     const UNITS: [(&str, u64); 9] = [
         ("KIB", 1 << 10),

@@ -1,4 +1,4 @@
-//! Messages of the quarantine for programs.
+//! Quarantined messages as documents for programs.
 
 use std::collections::BTreeMap;
 

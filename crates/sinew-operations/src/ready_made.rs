@@ -21,7 +21,7 @@ const FILES: [(&str, &str); 11] = [
     ("writer.agent.yaml", include_str!("../../../agent-cards/writer.agent.yaml")),
 ];
 
-/// Adds the ready-made agents whose names a set does not have. Returns the names that were added.
+/// Adds the ready-made agents whose names are not in a set. Returns the added names.
 pub fn add_ready_made(set: &mut AgentSet) -> Result<Vec<String>, Failure> {
     let mut added = Vec::new();
     for (name, text) in FILES {
@@ -47,7 +47,7 @@ mod tests {
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .filter(|name| name.ends_with(".agent.yaml"))
-            // It reads the folder beside its file, which a program does not have.
+            // It reads the folder of its file, which a built-in agent does not have.
             .filter(|name| name != "file-researcher.agent.yaml")
             .collect();
         files.sort();

@@ -1,17 +1,18 @@
-//! Made-up inputs that fit a schema.
+//! Generates sample inputs from a schema.
 
 use serde_json::Value;
 
-/// Levels of a schema that are made up; schemas may name themselves.
+/// Maximum schema depth of a sample, because schemas may be recursive.
 const MAX_SAMPLE_DEPTH: usize = 8;
 
-/// Makes up a small value for a schema: its example or default, else what its type and limits ask for.
+/// Generates a small value for a schema: its example or default, otherwise from its type and
+/// limits.
 pub fn sample_of_schema(schema: &Value) -> Value {
     sample(schema, schema, 0)
 }
 
-/// Makes up a small value for a schema: its example or default, else what its type and limits ask for. Only properties that
-/// are required are made up.
+/// Generates a small value for a schema: its example or default, otherwise from its type and
+/// limits, with required properties only.
 fn sample(schema: &Value, root: &Value, depth: usize) -> Value {
     if depth > MAX_SAMPLE_DEPTH {
         return Value::Null;

@@ -21,7 +21,7 @@ pub fn sarif(files: &[SearchedFile]) -> String {
                 continue;
             };
             for item in added {
-                // Rules are named once; equal results cannot be, they stand in different files.
+                // Rules are listed once; results never repeat, because their files differ.
                 if !all.contains(&item) {
                     all.push(item);
                 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Failure, FailureKind, known};
 
-/// Agents that are served. Those that were replaced finish what they have begun.
+/// Served agents. Replaced ones complete their tasks in progress.
 pub struct ServedAgents {
     tasks: JoinSet<Result<(), sinew_agent::AgentError>>,
     generation: CancellationToken,
@@ -24,13 +24,13 @@ impl ServedAgents {
         served
     }
 
-    /// Serves other agents from now on.
+    /// Replaces the served agents.
     pub fn replace(&mut self, mesh: &Mesh, agents: &AgentSet, stop: &CancellationToken) {
         let generation = stop.child_token();
         for agent in agents.iter() {
             self.tasks.spawn(serve_agent(Arc::clone(agent), mesh.clone(), generation.clone()));
         }
-        // The new ones are there before the old ones leave.
+        // The new agents start before the old ones leave.
         std::mem::replace(&mut self.generation, generation).cancel();
     }
 
@@ -47,13 +47,14 @@ impl ServedAgents {
         }
     }
 
-    /// Waits until all have ended.
+    /// Waits until all agents have stopped.
     pub async fn stopped(&mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
 }
 
-/// Serves an agent of a file until `stop` is cancelled, once it knows the tools that it announces.
+/// Serves an agent of a file until `stop` is cancelled, after it has loaded the tools that it
+/// announces.
 ///
 /// # Errors
 /// Those of [`sinew_agent::Agent::serve`].

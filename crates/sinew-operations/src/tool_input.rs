@@ -1,4 +1,4 @@
-//! Arguments of tools as inputs of workflows.
+//! Converts arguments of tools to inputs of workflows.
 
 use serde_json::{Map, Value};
 use sinew_protocol::tool::{INPUT_ARTIFACT, ToolInput, WorkflowTool};
@@ -6,7 +6,7 @@ use sinew_source::Schema;
 
 use crate::failure::{Failure, FailureKind, known};
 
-/// Returns the input of the workflow for arguments of its tool, checked as the declaration says.
+/// Returns the workflow's input for arguments of its tool, checked against the declaration.
 pub fn tool_input(tool: &WorkflowTool, arguments: &Map<String, Value>) -> Result<Value, Failure> {
     let check = |schema: &Value, instance: &Value| match Schema::compile(schema) {
         Err(error) => vec![error.to_string()],
@@ -16,7 +16,7 @@ pub fn tool_input(tool: &WorkflowTool, arguments: &Map<String, Value>) -> Result
             .map(|one| format!("{}: {}", one.pointer, one.message))
             .collect(),
     };
-    // The suffix names an artifact, and here the input travels in the command.
+    // The suffix names an artifact, but here the input is part of the command.
     match tool.prepare(arguments, 0, check) {
         Ok(ToolInput::Parameters { content, .. }) => Ok(content),
         Ok(ToolInput::Artifact(_)) => Err(Failure::usage(format!(

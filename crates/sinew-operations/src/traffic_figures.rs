@@ -1,4 +1,4 @@
-//! Figures of the traffic of a mesh: messages a second by group of subjects, and the time that nodes take.
+//! Traffic statistics of a mesh: messages per second by group of subjects, and durations of nodes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -6,17 +6,17 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Time over which rates are taken, in milliseconds.
+/// Time window of rates, in milliseconds.
 const WINDOW_MS: u64 = 60_000;
-/// Durations of a group that are kept, the latest.
+/// Maximum number of latest durations kept per group.
 const MAX_DURATIONS: usize = 1_000;
-/// Spans of time of a series, and the milliseconds of one.
+/// Number of time spans of a series, and milliseconds per span.
 const SPANS: (usize, u64) = (20, 30_000);
-/// Groups whose durations are kept.
+/// Maximum number of groups with durations.
 const MAX_GROUPS: usize = 300;
-/// Nodes at work that are remembered; when there are more, all are forgotten.
+/// Maximum number of running nodes tracked; if exceeded, all are dropped.
 const MAX_AT_WORK: usize = 50_000;
-/// Samples of streams that are kept, one a second.
+/// Maximum number of stream samples, one per second.
 const MAX_SAMPLES: usize = 64;
 
 /// State of a stream at one time.
@@ -24,11 +24,11 @@ const MAX_SAMPLES: usize = 64;
 pub struct StreamSample {
     /// Name of the stream.
     pub stream: String,
-    /// Number of its last message, which counts all that were ever stored.
+    /// Sequence of its last message, which counts all messages ever stored.
     pub last_sequence: u64,
-    /// Bytes that it holds.
+    /// Size of its messages in bytes.
     pub bytes: u64,
-    /// Messages that it holds.
+    /// Number of its messages.
     pub messages: u64,
 }
 
@@ -60,7 +60,8 @@ pub struct GroupLatency {
     pub p95_by_span_ms: Vec<Option<u64>>,
 }
 
-/// Returns the nearest rank: the smallest value that so many of a hundred do not exceed. `None` without values.
+/// Returns the nearest-rank percentile: the smallest value that `percent` percent of the values do
+/// not exceed. Returns `None` without values.
 pub(crate) fn nearest_rank(values: &mut [u64], percent: usize) -> Option<u64> {
     values.sort_unstable();
     let rank = (values.len() * percent).div_ceil(100).max(1);
@@ -78,28 +79,28 @@ pub struct TrafficReport {
     pub latencies: Vec<GroupLatency>,
 }
 
-/// Figures as they are gathered. Times are milliseconds since 1970 UTC.
+/// Statistics being collected. Times are milliseconds since 1970 UTC.
 #[derive(Debug, Default)]
 pub struct TrafficFigures {
     since: Option<u64>,
-    /// Events: time, kind, bytes.
+    /// Received events: time, kind, bytes.
     heard: VecDeque<(u64, String, u64)>,
     at_work: HashMap<(String, String), (u64, String)>,
-    /// Durations with the time of their end.
+    /// Durations with their end times.
     durations: BTreeMap<String, VecDeque<(u64, u64)>>,
     samples: VecDeque<(u64, Vec<StreamSample>)>,
 }
 
-/// Group of the durations of all nodes.
+/// Group with the durations of all nodes.
 const ALL: &str = "all";
 
 impl TrafficFigures {
-    /// Begins at a time.
+    /// Starts the collection.
     pub fn begin(now: u64) -> Self {
         Self { since: Some(now), ..Self::default() }
     }
 
-    /// Notes an event of an execution. `at` is when it was decided, if it says so.
+    /// Records an event of an execution. `at` is the time of its decision, if included.
     pub fn note_event(&mut self, now: u64, kind: &str, execution: &str, body: &[u8], at: Option<u64>) {
         self.heard.push_back((now, kind.to_owned(), body.len() as u64));
         while self.heard.front().is_some_and(|(heard, ..)| heard + WINDOW_MS < now) {
@@ -119,7 +120,7 @@ impl TrafficFigures {
             }
             return;
         }
-        // Nodes that no agent works for decide within the executor.
+        // Nodes without an agent are decided within the executor.
         let Some(agent) = data.get("agent_name").and_then(Value::as_str) else { return };
         if self.at_work.len() >= MAX_AT_WORK {
             self.at_work.clear();
@@ -140,20 +141,20 @@ impl TrafficFigures {
         }
     }
 
-    /// Notes the streams as they are now. Samples of the same second are one.
+    /// Records the current state of the streams. Samples of one second are combined.
     pub fn note_streams(&mut self, now: u64, streams: Vec<StreamSample>) {
         if self.samples.back().is_some_and(|(at, _)| now < at + 1_000) {
             return;
         }
         self.samples.push_back((now, streams));
         let is_old = |at: u64| at + WINDOW_MS < now;
-        // The last old sample is where the window begins.
+        // The last old sample is the start of the window.
         while self.samples.len() > MAX_SAMPLES || self.samples.get(1).is_some_and(|(at, _)| is_old(*at)) {
             self.samples.pop_front();
         }
     }
 
-    /// Returns the figures of the last minute.
+    /// Returns the statistics of the last minute.
     pub fn report(&self, now: u64) -> TrafficReport {
         let since = self.since.unwrap_or(now).max(now.saturating_sub(WINDOW_MS));
         let seconds = (now.saturating_sub(since) as f64 / 1_000.0).max(0.001);
@@ -211,7 +212,8 @@ impl TrafficFigures {
     }
 }
 
-/// Percentiles of the latest spans. Spans begin at fixed times, so that a node stays in its span from one look to the next.
+/// Returns percentiles of the latest spans. Spans start at fixed times, so that a node stays in its
+/// span across requests.
 fn p95_by_span(kept: &VecDeque<(u64, u64)>, now: u64) -> Vec<Option<u64>> {
     let (count, span_ms) = SPANS;
     let last = now / span_ms;

@@ -1,4 +1,4 @@
-//! Changes of nodes by a newer version of a workflow: which outputs of an execution still mean the same there.
+//! Changes of nodes between versions of a workflow: which outputs of an execution are still valid.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,20 +8,22 @@ use sinew_plan::{NodeIndex, NodeOperation, Plan, canonical_json};
 
 use crate::execution_start::nodes_behind;
 
-/// Nodes of a newer version beside those of an older one, by id.
+/// Nodes of a newer version compared with an older one, by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VersionChange {
-    /// Nodes that both have and define otherwise: work, parameters, retries, limits of time, or the edges that lead to them.
+    /// Nodes in both versions with different definitions: work, parameters, retries, time limits or
+    /// incoming edges.
     pub changed: BTreeSet<String>,
-    /// Nodes that only the newer one has.
+    /// Nodes only in the newer version.
     pub added: BTreeSet<String>,
-    /// Nodes that only the older one has.
+    /// Nodes only in the older version.
     pub removed: BTreeSet<String>,
 }
 
 impl VersionChange {
-    /// Compares two versions. A node is the same if the plan says the same of it, and of the nodes that it runs. Its place in the
-    /// file and whether it is quiet do not count.
+    /// Compares two versions. A node is unchanged if its definition, and those of the nodes that it
+    /// runs, are the same in both plans. Its position in the file and whether it is quiet do not
+    /// count.
     pub fn between(old: &Plan, new: &Plan, dialect: Option<&dyn Dialect>) -> Self {
         let (before, after) = (definitions(old), definitions(new));
         let is_same_workflow = shared(old, dialect) == shared(new, dialect);
@@ -38,8 +40,8 @@ impl VersionChange {
         change
     }
 
-    /// Nodes of the newer version whose outputs an execution of the older one cannot give: those that changed, those that did not
-    /// end well (`unfinished`), and all that depend on them.
+    /// Returns the nodes of the newer version whose outputs an execution of the older one cannot
+    /// provide: changed ones, unsuccessful ones (`unfinished`), and all their dependents.
     pub fn nodes_to_run(&self, new: &Plan, unfinished: &BTreeSet<String>) -> BTreeSet<String> {
         let begun: Vec<NodeIndex> =
             self.changed.iter().chain(&self.added).chain(unfinished).filter_map(|id| new.find(id)).collect();
@@ -47,17 +49,17 @@ impl VersionChange {
     }
 }
 
-/// Data of a plan that each node depends on.
+/// Returns the data of a plan on which each node depends.
 fn shared(plan: &Plan, dialect: Option<&dyn Dialect>) -> Value {
     let settings = dialect.map_or_else(|| plan.extra.clone(), |dialect| dialect.node_settings(plan));
     json!([plan.dialect, plan.profile, settings])
 }
 
-/// Definitions of all nodes as canonical JSON, by id.
+/// Returns the definitions of all nodes as canonical JSON, by id.
 fn definitions(plan: &Plan) -> BTreeMap<&str, String> {
     let mut edges: BTreeMap<NodeIndex, Vec<Value>> = BTreeMap::new();
     for edge in &plan.edges {
-        // Counters and ends are places in the plan: a node that was added moves them.
+        // Counters and ends are positions in the plan, which shift when a node is added.
         let from = &plan.node(edge.from).id;
         edges.entry(edge.to).or_default().push(json!([
             from,
@@ -88,7 +90,7 @@ fn definitions(plan: &Plan) -> BTreeMap<&str, String> {
     all.collect()
 }
 
-/// Kind of work, without the places of the nodes that are run.
+/// Returns the kind of work, without the positions of the nodes that it runs.
 fn work(op: NodeOperation) -> Value {
     let op = serde_json::to_value(op).unwrap_or_default();
     match op {
@@ -97,7 +99,7 @@ fn work(op: NodeOperation) -> Value {
     }
 }
 
-/// Nodes that a node runs, and those that they run, in order.
+/// Returns the nodes that a node runs, and recursively those that they run, in order.
 fn runs(plan: &Plan, ix: NodeIndex) -> Vec<NodeIndex> {
     let mut found: Vec<NodeIndex> = Vec::new();
     let mut left = vec![ix];
@@ -161,7 +163,7 @@ mod tests {
             assert_eq!(seen, expected.map(str::to_owned), "{nodes} {rest}");
         };
         check(&format!("{A}, {B}, {C}, {EACH}"), "", ["", "", "", ""]);
-        // Another place in the file, what people read, and the output of the workflow change no node.
+        // The position in the file, descriptive texts and the workflow's output change no node.
         check(&format!("{EACH}, {C}, {B}, {A}"), "", ["", "", "", ""]);
         check(
             &format!("{A}, {B}, {C}, {EACH}"),
@@ -177,7 +179,7 @@ mod tests {
         let extra = "{id: x, type: agent, agent_name: X, depends_on: [a], input: {}}";
         check(&format!("{A}, {extra}, {B}, {C}, {EACH}"), "", ["", "x", "", "x"]);
         check(&format!("{A}, {B}, {EACH}"), "", ["", "", "c", ""]);
-        // A node whose edges changed was given other things.
+        // A node whose edges changed got other inputs.
         check(&format!("{A}, {B}, {}, {EACH}", C.replace("[b]", "[a]")), "", ["c", "", "", "c"]);
         let unfinished = BTreeSet::from(["b".to_owned()]);
         let run = VersionChange::default().nodes_to_run(&old, &unfinished);

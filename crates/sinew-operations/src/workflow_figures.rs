@@ -1,4 +1,5 @@
-//! Figures of workflows: how executions ended by version, and how many ended and how long they took by span of time.
+//! Statistics of workflows: outcomes by version, and number and duration of executions by time
+//! span.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +18,13 @@ use crate::traffic_figures::nearest_rank;
 
 /// Milliseconds of a minute.
 const MINUTE_MS: u64 = 60_000;
-/// Spans of time of a series.
+/// Number of time spans of a series.
 const SPANS: u64 = 24;
-/// Workflows with a series.
+/// Maximum number of workflows with a series.
 const MAX_WORKFLOWS: usize = 1_000;
-/// Versions that are told apart; executions of others count as those of an unknown version.
+/// Maximum number of distinct versions; executions of others count as those of an unknown version.
 const MAX_VERSIONS: usize = 1_000;
-/// Durations of a span that percentiles are taken of; the others of the span are counted only.
+/// Maximum number of durations per span used for percentiles; further executions are only counted.
 const MAX_DURATIONS: usize = 2_000;
 
 /// Ends of the executions of a workflow.
@@ -78,10 +79,11 @@ pub struct WorkflowSeries {
     pub p95_of_all_ms: Option<u64>,
 }
 
-/// Counts the ends of a workflow's executions by version. `history` is what the process has read of the history.
+/// Counts the outcomes of a workflow's executions by version. `history` is the part of the history
+/// that the process has read.
 ///
 /// # Errors
-/// The mesh does not answer.
+/// The mesh does not respond.
 pub async fn count_outcomes(
     remote: &MeshOperator,
     history: &HistoryIndex,
@@ -118,10 +120,10 @@ impl OutcomeCounter {
     }
 }
 
-/// Returns the figures of the workflows that are `offered`, for the latest minutes.
+/// Returns the statistics of the workflows accepted by `offered`, for the latest minutes.
 ///
 /// # Errors
-/// The mesh does not answer.
+/// The mesh does not respond.
 pub async fn read_workflow_figures(
     remote: &MeshOperator,
     history: &HistoryIndex,
@@ -142,7 +144,7 @@ pub async fn read_workflow_figures(
     Ok(counter.finish(is_whole))
 }
 
-/// Counts ends into spans of time.
+/// Counts ended executions by time span.
 struct SeriesCounter {
     from: Time,
     span_ms: u64,
@@ -159,7 +161,7 @@ struct SpanCounter {
 impl SeriesCounter {
     fn new(now: Time, minutes: u64) -> Self {
         let span_ms = (minutes.max(1) * MINUTE_MS).div_ceil(SPANS);
-        // Spans begin at fixed times, so that an end stays in its span from one look to the next.
+        // Spans start at fixed times, so that an execution stays in its span across requests.
         let from = (now - now % span_ms).saturating_sub((SPANS - 1) * span_ms);
         Self { from, span_ms, workflows: BTreeMap::new() }
     }
@@ -173,7 +175,7 @@ impl SeriesCounter {
             .workflows
             .entry(workflow.to_owned())
             .or_insert_with(|| vec![SpanCounter::default(); usize::try_from(SPANS).unwrap_or_default()]);
-        // Clocks of executors may be ahead: an end that is yet to come is in the last span.
+        // Executors' clocks may be ahead: an end in the future counts in the last span.
         let last = spans.len().saturating_sub(1);
         let Some(span) = spans.get_mut(usize::try_from(place).unwrap_or(last).min(last)) else { return };
         span.ended += 1;

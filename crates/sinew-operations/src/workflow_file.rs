@@ -1,4 +1,4 @@
-//! Workflow files and agents, from disk to what the libraries take.
+//! Reads workflow files and agents from disk.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -15,20 +15,20 @@ use sinew_source::{
 
 use crate::failure::{Failure, FailureKind};
 
-/// No dialect knows the file.
+/// No dialect recognizes the file.
 const UNKNOWN_DIALECT: &str = code::UNKNOWN_DIALECT.as_str();
 
-/// Names that are listed of one folder.
+/// Maximum number of names listed in one folder.
 const MAX_LISTED: usize = 1_000;
 
-/// Bytes of a workflow file, a test file or an input.
+/// Maximum size of a workflow file, a test file or an input.
 fn max_source_bytes() -> u64 {
     Limits::default().max_bytes as u64
 }
 
 /// A workflow file that was read and lowered.
 pub struct Loaded {
-    /// Where it was read from.
+    /// Path from which it was read.
     pub path: PathBuf,
     /// Its dialect.
     pub dialect: &'static dyn Dialect,
@@ -48,44 +48,45 @@ impl std::fmt::Debug for Loaded {
 /// Settings for reading workflow files.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The dialect, instead of what the content says.
+    /// The dialect, instead of detecting it from the content.
     pub dialect: Option<String>,
-    /// Agents for work a dialect leaves open, by kind of work.
+    /// Agents for work without an agent in the file, by kind of work.
     pub agents: BTreeMap<String, String>,
-    /// Whether texts at URLs may be read.
+    /// Whether texts may be fetched from URLs.
     pub fetch: bool,
-    /// Environment variables that application files may name.
+    /// Environment variables that application files may reference.
     pub variables: VariableRules,
-    /// Budget of one execution in USD for all model calls that its agents tell; none = no limit.
+    /// Budget of one execution in USD for all reported model calls; `None` for no limit.
     pub cost_usd: Option<f64>,
-    /// Schemas of agents beside the file, by `agent-input:NAME` and `agent-output:NAME`.
+    /// Schemas of agents next to the file, by `agent-input:NAME` and `agent-output:NAME`.
     pub agent_schemas: BTreeMap<String, serde_json::Value>,
 }
 
-/// Reads a workflow file, a test file or an input; standard input for `-`.
+/// Reads a workflow file, a test file or an input; `-` reads standard input.
 pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     read_up_to(path, max_source_bytes())
 }
 
-/// Reads a file of at most `max_bytes` bytes; standard input for `-`.
+/// Reads a file up to `max_bytes` bytes; `-` reads standard input.
 pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Failure> {
     let bytes = if is_stdin(path) { read_stdin(max_bytes) } else { read_file(path, max_bytes) };
     bytes.map_err(|error| Failure::unread(path, &error))
 }
 
-/// Reads data of a caller: JSON, or YAML without tags, in which every text arrives as written.
+/// Reads a caller's data: JSON, or YAML without tags, in which every text is taken literally.
 pub fn read_data(path: &Path) -> Result<serde_json::Value, Failure> {
     let document = load_data(&read(path)?, &shown(path), Limits::default());
     document.map(|document| document.root.to_json()).map_err(Failure::diagnostics)
 }
 
-/// Reads and lowers a workflow file. All that is wrong with it is in the failure's diagnostics.
+/// Reads and lowers a workflow file. The failure's diagnostics contain all its errors.
 pub fn workflow(path: &Path, options: &Options) -> Result<Loaded, Failure> {
     let document = workflow_document(path, &read(path)?, options).map_err(Failure::diagnostics)?;
     lower(path, document, options)
 }
 
-/// Parses a workflow file; included files are looked up beside it. An application file may hold variables.
+/// Parses a workflow file; included files are read from its folder. An application file may contain
+/// variables.
 pub fn workflow_document(path: &Path, bytes: &[u8], options: &Options) -> Result<Document, Diagnostics> {
     let folder = folder_of(path);
     let load_options = LoadOptions {
@@ -94,14 +95,14 @@ pub fn workflow_document(path: &Path, bytes: &[u8], options: &Options) -> Result
         read: &|included: &Path| read_within(&folder, included),
         limits: Limits::default(),
     };
-    // A dialect that does not exist is refused when the file is lowered.
+    // Lowering reports an unknown dialect.
     let dialect = options.dialect.as_deref().and_then(sinew_dialects::by_name);
     let environment = |name: &str| std::env::var(name).ok();
     let variables = FileVariables { rules: &options.variables, environment: &environment };
     load_workflow_file(bytes, &load_options, dialect, variables)
 }
 
-/// Parses a file of an author that has no variables; included files are looked up beside it.
+/// Parses an author's file without variables; included files are read from its folder.
 pub fn document(path: &Path, bytes: &[u8]) -> Result<Document, Diagnostics> {
     let folder = folder_of(path);
     sinew_source::load(
@@ -115,12 +116,12 @@ pub fn document(path: &Path, bytes: &[u8]) -> Result<Document, Diagnostics> {
     )
 }
 
-/// Name of a file in diagnostics.
+/// Returns the name of a file in diagnostics.
 fn shown(path: &Path) -> String {
     if is_stdin(path) { "<stdin>".to_owned() } else { path.display().to_string() }
 }
 
-/// The dialect that was asked for, or that a document looks like.
+/// Returns the requested dialect, or the one detected from a document.
 pub fn dialect_of(document: &Document, wanted: Option<&str>) -> Result<&'static dyn Dialect, Failure> {
     match wanted {
         Some(name) => sinew_dialects::by_name(name).ok_or_else(|| {
@@ -143,7 +144,7 @@ pub fn lower(path: &Path, document: Document, options: &Options) -> Result<Loade
             &LowerOptions {
                 default_name: stem.trim_end_matches(".workflow"),
                 read: &|wanted| match wanted.split_once(':') {
-                    // Dialects ask whether a variable is set, never what it holds.
+                    // Dialects only check whether a variable is set, never its value.
                     Some(("env", name)) => {
                         std::env::var_os(name).map(|_| Vec::new()).ok_or_else(|| format!("{name} is not set"))
                     }
@@ -176,7 +177,7 @@ fn unknown_dialect(sources: &Sources) -> Failure {
 }
 
 impl Loaded {
-    /// The workflow of this name; the only one (or the first) when no name is given.
+    /// Returns the workflow with this name; without a name the only (or first) one.
     pub fn pick(&self, name: Option<&str>) -> Result<&Lowered, Failure> {
         match name {
             None => self.workflows.first(),
@@ -194,7 +195,7 @@ impl Loaded {
         })
     }
 
-    /// All workflows of the file, ready to run and callable by each other.
+    /// Returns all workflows of the file, ready to run and able to call each other.
     pub fn library(&self) -> Result<Library, Failure> {
         let mut library = Library::default();
         self.add_to(&mut library)?;
@@ -210,7 +211,7 @@ impl Loaded {
     }
 }
 
-/// A lowered workflow, ready to run.
+/// Converts a lowered workflow to a program.
 pub fn program(dialect: &dyn Dialect, lowered: &Lowered) -> Result<Program, Failure> {
     Program::new(lowered.plan.clone(), dialect.adapter()).map_err(|error| {
         Failure::new(
@@ -221,7 +222,7 @@ pub fn program(dialect: &dyn Dialect, lowered: &Lowered) -> Result<Program, Fail
     })
 }
 
-/// Returns the folder of a file; the current one for a bare name.
+/// Returns the folder of a file; the current one for a file name only.
 pub fn folder_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
@@ -229,8 +230,8 @@ pub fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// An input with the files it names read, from the current folder: it is of who starts the execution, not of who wrote
-/// the workflow.
+/// Reads an input with the files that it names, from the current folder: it belongs to the caller,
+/// not to the author of the workflow.
 pub fn input(
     dialect: &dyn Dialect,
     input: serde_json::Value,
@@ -240,13 +241,13 @@ pub fn input(
     dialect.read_input(input, &read).map_err(Failure::diagnostics)
 }
 
-/// Reads what a workflow or an input names: a file, or a text at a URL if that is allowed.
+/// Reads a source named by a workflow or an input: a file, or a text at a URL if allowed.
 fn read_source(folder: &Path, wanted: &str, fetch: bool) -> Result<Vec<u8>, String> {
     if !is_url(wanted) || !fetch {
         return read_beside(folder, Path::new(wanted));
     }
     let url = wanted.to_owned();
-    // A thread of its own: the caller may be inside a runtime, which must not be waited in.
+    // Uses a separate thread, because the caller may be inside a runtime, which must not block.
     let read = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
@@ -264,8 +265,8 @@ fn is_url(wanted: &str) -> bool {
     wanted.starts_with("http://") || wanted.starts_with("https://")
 }
 
-/// Reads a file that a workflow names, by the path written there. Only relative ones, below the folder of
-/// the workflow or the current folder.
+/// Reads a file named by a workflow, by its relative path. Only files below the folder of the
+/// workflow or the current folder are allowed.
 pub fn read_beside(folder: &Path, wanted: &Path) -> Result<Vec<u8>, String> {
     if wanted.to_str().is_some_and(is_url) {
         return Err(
@@ -279,8 +280,8 @@ pub fn read_beside(folder: &Path, wanted: &Path) -> Result<Vec<u8>, String> {
     read_within(folder, &folder.join(wanted))
 }
 
-/// Lists a folder that a workflow names, by the path written there: names, those of folders with a slash at their end.
-/// The same folders as with [`read_beside`].
+/// Lists a folder named by a workflow, by its relative path; names of folders end with a slash. The
+/// same folders as for [`read_beside`] are allowed.
 fn list_beside(folder: &Path, wanted: &Path) -> Result<Vec<String>, String> {
     if !is_relative(wanted) {
         return Err("only relative paths are read".into());
@@ -302,13 +303,14 @@ fn is_relative(path: &Path) -> bool {
     !path.is_absolute() && !path.components().any(|part| matches!(part, Component::Prefix(_)))
 }
 
-/// Reads a file below the folder of the workflow or the current folder, and no other: a workflow from somebody else
-/// must not read what it likes.
+/// Reads a file below the folder of the workflow or the current folder only: a third-party workflow
+/// must not read other files.
 fn read_within(folder: &Path, path: &Path) -> Result<Vec<u8>, String> {
     read_file(&allowed(folder, path)?, max_source_bytes()).map_err(|error| error.to_string())
 }
 
-/// Reads a file that the caller provides beside a workflow: `skills/PATH` lies in the folder of [`env::SKILLS`].
+/// Reads a file that the caller provides for a workflow: `skills/PATH` in the folder of
+/// [`env::SKILLS`].
 fn read_of_caller(path: &str) -> Result<Vec<u8>, String> {
     let folder = std::env::var_os(env::SKILLS).filter(|folder| !folder.is_empty());
     let (Some(folder), Some(path)) = (folder, path.strip_prefix("skills/")) else {
@@ -323,7 +325,7 @@ fn read_of_caller(path: &str) -> Result<Vec<u8>, String> {
     read_file(&target, max_source_bytes()).map_err(|error| error.to_string())
 }
 
-/// The real path, if it may be read.
+/// Returns the canonical path, if it may be read.
 fn allowed(folder: &Path, path: &Path) -> Result<PathBuf, String> {
     let text = |error: std::io::Error| error.to_string();
     let target = path.canonicalize().map_err(text)?;
@@ -336,7 +338,7 @@ fn allowed(folder: &Path, path: &Path) -> Result<PathBuf, String> {
     Ok(target)
 }
 
-/// Two files that deploy one name would hide each other.
+/// Rejects two files with one workflow name, because one would replace the other.
 pub fn unique_names(loaded: &[Loaded]) -> Result<(), Failure> {
     let mut seen: BTreeMap<&str, &Path> = BTreeMap::new();
     for file in loaded {

@@ -21,25 +21,25 @@ use crate::workflow_sockets::NodeSockets;
 pub const NOTHING_FOUND: &str = code::NO_WORKFLOW_FILE_FOUND.as_str();
 /// A file is larger than its limit.
 const TOO_LARGE: &str = code::FILE_TOO_LARGE.as_str();
-/// Folders that hold other people's files or our own leavings.
+/// Folders with third-party files or build output.
 const PASSED_BY: [&str; 2] = ["node_modules", "target"];
 
-/// A file, and what came of reading it.
+/// A file and the result of reading it.
 #[derive(Debug)]
 pub struct SearchedFile {
-    /// Its path, as it is shown.
+    /// Its path, as displayed.
     pub path: PathBuf,
-    /// Its workflows, where they could be read.
+    /// Its workflows, if they are readable.
     pub loaded: Option<Loaded>,
-    /// All that is wrong with it.
+    /// All its findings.
     pub diagnostics: Diagnostics,
 }
 
-/// Reads every workflow file among the paths, in the order of the paths, folders by name. A file that is named is
-/// always read; a file that a folder holds only if it is broken or a dialect knows it.
+/// Reads every workflow file among the paths, in the order of the paths, and folders by name. A
+/// named file is always read; a file in a folder only if it is invalid or a dialect recognizes it.
 pub fn find_workflows(paths: &[PathBuf], options: &Options) -> Result<Vec<SearchedFile>, Failure> {
     let mut found = Vec::new();
-    // Agent files are told once, although they lie beside many workflows.
+    // Agent files are reported once, although many workflows share their folder.
     let mut told = BTreeSet::new();
     for path in paths {
         if path.is_dir() {
@@ -63,7 +63,7 @@ fn read(
 ) -> Result<Option<SearchedFile>, Failure> {
     let bytes = match workflow_file::read(path) {
         Ok(bytes) => bytes,
-        // Of many files in a folder one that is too large is a finding, like any other error in a file.
+        // Among many files in a folder, one that is too large is a finding like other errors.
         Err(failure) if failure.code == TOO_LARGE => {
             let diagnostics = too_large(path, &failure);
             return Ok(Some(SearchedFile { path: path.to_owned(), loaded: None, diagnostics }));
@@ -103,7 +103,7 @@ fn read(
     Ok(Some(SearchedFile { path: path.to_owned(), loaded, diagnostics }))
 }
 
-/// The finding about agent files beside a workflow that are wrong themselves.
+/// Returns the finding about invalid agent files next to a workflow.
 fn agents_unread(failure: &Failure) -> Diagnostic {
     let findings = failure.diagnostics.as_ref();
     let text = findings.map_or_else(|| failure.message.clone(), ToString::to_string);
@@ -112,7 +112,7 @@ fn agents_unread(failure: &Failure) -> Diagnostic {
         .hint("the workflow is not checked against its agents; `sinew agent list` shows all their errors")
 }
 
-/// The finding about a file that is larger than workflow files may be.
+/// Returns the finding about a file that exceeds the size limit of workflow files.
 fn too_large(path: &Path, failure: &Failure) -> Diagnostics {
     let mut sources = Sources::default();
     sources.add(path.display().to_string(), "");
@@ -122,7 +122,7 @@ fn too_large(path: &Path, failure: &Failure) -> Diagnostics {
     diagnostics
 }
 
-/// The schemas that agents declare, by the names under which lowering asks for them.
+/// Returns the schemas that agents declare, by the names that lowering uses.
 fn schemas_of(agents: &AgentSet) -> BTreeMap<String, Value> {
     let parts = |agent: &Arc<Agent>| {
         let of =
@@ -132,15 +132,15 @@ fn schemas_of(agents: &AgentSet) -> BTreeMap<String, Value> {
     agents.iter().flat_map(parts).flatten().collect()
 }
 
-/// Returns the findings of lowering, and those that only the finished plan shows.
+/// Returns the findings of lowering, and those that require the complete plan.
 fn check(loaded: &Loaded, mut agents: AgentSet, sources: Sources) -> Diagnostics {
     let mut diagnostics = Diagnostics::new(sources);
-    // A folder without agent files says nothing about the agents of its workflows.
+    // Without agent files in the folder, nothing is known about the agents of its workflows.
     let has_agents = !agents.is_empty() && add_ready_made(&mut agents).is_ok();
     for lowered in &loaded.workflows {
         if has_agents {
             for (name, node) in file_agents::missing_agents(lowered, &agents) {
-                // Other dialects have names of their own for work that the file leaves open.
+                // Other dialects use their own names for work without an agent in the file.
                 let is_written = loaded.dialect.name() == "sam"
                     || sinew_source::did_you_mean(name, agents.names()).is_some();
                 if !is_written {
@@ -162,7 +162,7 @@ fn check(loaded: &Loaded, mut agents: AgentSet, sources: Sources) -> Diagnostics
     diagnostics
 }
 
-/// The finding about an agent that no file beside the workflow declares.
+/// Returns the finding about an agent that no file next to the workflow declares.
 fn missing_agent(name: &str, at: Option<Span>, agents: &AgentSet) -> Diagnostic {
     let finding = Diagnostic::warning(
         code::AGENT_WITHOUT_FILE.as_str(),
@@ -214,7 +214,7 @@ pub struct CheckedFile {
 }
 
 impl ValidationReport {
-    /// The outcome for these files.
+    /// Returns the result for these files.
     pub fn of(files: &[SearchedFile]) -> Self {
         let read = files.iter().map(|file| {
             let workflows = file.loaded.iter().flat_map(|loaded| &loaded.workflows);
@@ -238,12 +238,12 @@ impl ValidationReport {
     }
 }
 
-/// The findings in all files, in order.
+/// Returns the findings in all files, in order.
 pub fn findings(files: &[SearchedFile]) -> Vec<Value> {
     files.iter().flat_map(|file| diagnostic_values(&file.diagnostics)).collect()
 }
 
-/// Findings as documents, in order.
+/// Converts findings to documents, in order.
 pub fn diagnostic_values(diagnostics: &Diagnostics) -> Vec<Value> {
     let text = sinew_source::render_json(diagnostics);
     let document = serde_json::from_str::<Value>(&text).map(|mut value| value["diagnostics"].take());
@@ -258,7 +258,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     for entry in entries {
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = if folder == Path::new(".") { PathBuf::from(&name) } else { entry.path() };
-        // Links to folders are not followed, so no walk goes round in circles.
+        // Links to folders are not followed, which prevents cycles.
         if entry.file_type().map_err(unreadable)?.is_dir() {
             if !name.starts_with('.') && !PASSED_BY.contains(&name.as_str()) {
                 walk(&path, files)?;
@@ -270,7 +270,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// True if a file of this name may be a workflow.
+/// Returns whether a file with this name may be a workflow.
 fn is_candidate(name: &str) -> bool {
     let Some((stem, extension)) = name.rsplit_once('.') else { return false };
     let other = [".test", ".agent"].iter().any(|kind| stem.ends_with(kind));

@@ -1,4 +1,4 @@
-//! Sockets of the nodes of a covalt file, with their types, colours and outlines.
+//! Sockets of a covalt file's nodes, with their types, colours and outlines.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -29,7 +29,7 @@ pub struct NodeSockets {
     pub outputs: Value,
 }
 
-/// Returns the sockets of all nodes of a file whose kinds the catalogue knows; none for other dialects.
+/// Returns the sockets of all nodes whose kinds are in the catalogue; empty for other dialects.
 pub fn sockets_of(loaded: &Loaded) -> Vec<NodeSockets> {
     if loaded.dialect.name() != DIALECT {
         return Vec::new();

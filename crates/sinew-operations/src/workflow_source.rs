@@ -1,4 +1,4 @@
-//! Files of deployed workflows, as they were deployed, with what was found in them then.
+//! Source files of deployed workflows, with the findings at deployment.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -25,10 +25,11 @@ pub struct WorkflowSource {
     pub diagnostics: Vec<Value>,
 }
 
-/// Reads the source of a deployed workflow: of the newest version, or the one that `version` begins.
+/// Reads the source of a deployed workflow: of the newest version, or the one with the prefix
+/// `version`.
 ///
 /// # Errors
-/// Fails if no such workflow is deployed, or if the mesh does not answer.
+/// Fails if no such workflow is deployed, or if the mesh does not respond.
 pub async fn read_source(
     operator: &MeshOperator,
     name: &str,

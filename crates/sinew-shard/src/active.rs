@@ -22,59 +22,59 @@ use crate::stored::StoredExecution;
 use crate::summary::RowState;
 use crate::timer_check::DueTask;
 
-/// The dialect's or engine's code broke on an input.
+/// The code of the dialect or the engine panicked on an input.
 pub const CODE_BROKE: &str = code::WORKFLOW_CODE_PANICKED.as_str();
-/// A journal cannot be folded with the plan it names.
+/// A journal cannot be folded with the plan that it names.
 pub(crate) const UNREADABLE: &str = code::JOURNAL_CANNOT_BE_FOLDED.as_str();
 
 /// An execution that cannot be folded, with the reason.
 pub(crate) type LoadError = Box<(StoredExecution, Fault)>;
 
-/// Outcome of one input.
+/// Result of one input.
 pub(crate) struct DecidedRound {
-    /// The round as the journal takes it; none when the input meant nothing.
+    /// The encoded round for the journal; `None` if the input had no effect.
     pub(crate) round: Option<Bytes>,
     pub(crate) facts: Vec<Fact>,
     pub(crate) actions: Vec<Action>,
 }
 
-/// Why an input was not taken.
+/// Reason why an input was rejected.
 pub(crate) enum InputError {
-    /// The execution is in no state for it. Nothing was changed.
+    /// The execution's state does not allow it. Nothing was changed.
     Refused(InputRefusal),
-    /// The code broke. The state was thrown away and folded again.
+    /// The code panicked. The state was dropped and folded again.
     Broke(Fault),
 }
 
-/// An execution whose facts were folded.
+/// An execution whose facts are folded.
 pub(crate) struct ActiveExecution {
     pub(crate) stored: StoredExecution,
     pub(crate) program: Program,
     /// The rounds are in `stored`.
     machine: Machine<()>,
     tasks: HashMap<TaskId, (ActivationId, u32)>,
-    /// Ids of attempts that were handed out: made once, of hashes.
+    /// Ids of dispatched attempts, cached because computing them takes hashes.
     ids: KnownTasks,
-    /// The wait for a person that its caller knows of.
+    /// The wait for a person that was reported to the caller.
     reported: Option<PersonWait>,
     /// Its time in the shard's table of deadlines.
     pub(crate) due: Option<Time>,
-    /// An input changed it since the memory limit was last checked.
+    /// Whether an input changed it since the memory limit was last checked.
     pub(crate) touched: bool,
 }
 
-/// An open execution that is folded when something comes in for it.
+/// An open execution that is folded on its next input.
 pub(crate) struct EvictedExecution {
     pub(crate) stored: StoredExecution,
     program: Program,
     /// As in [`ActiveExecution`].
     pub(crate) due: Option<Time>,
-    /// Its row in lists, so that a list folds nothing.
+    /// Its row in lists, so that listing requires no folding.
     pub(crate) row: RowState,
 }
 
 impl EvictedExecution {
-    /// Folds it again.
+    /// Folds the execution again.
     pub(crate) fn load(self) -> Result<ActiveExecution, LoadError> {
         let due = self.due;
         ActiveExecution::fold(self.stored, self.program).map(|open| ActiveExecution { due, ..open })
@@ -82,7 +82,7 @@ impl EvictedExecution {
 }
 
 impl ActiveExecution {
-    /// An execution that has not begun.
+    /// Creates an execution that has not started.
     pub(crate) fn new(meta: ExecutionMeta, program: Program) -> Self {
         let stored = StoredExecution::new(meta);
         let machine = program.machine().with_execution_id(stored.meta.execution.as_str());
@@ -94,13 +94,13 @@ impl ActiveExecution {
         Self { stored, program, machine, tasks, ids, reported: None, due: None, touched: false }
     }
 
-    /// Folds what the journal holds.
+    /// Folds the facts of the journal.
     pub(crate) fn fold(stored: StoredExecution, program: Program) -> Result<Self, LoadError> {
         match refold(&stored, &program) {
             Ok(machine) => {
                 let mut open = Self::with_machine(stored, program, machine);
                 open.index_tasks();
-                // An owner that folds the journal after a takeover sends the report again in any case.
+                // An owner that folds the journal after a takeover always repeats the report.
                 open.reported = open.person_wait();
                 Ok(open)
             }
@@ -108,21 +108,22 @@ impl ActiveExecution {
         }
     }
 
-    /// Keeps what the journal holds, and no more.
+    /// Drops the folded state and keeps the stored facts.
     pub(crate) fn evict(mut self) -> EvictedExecution {
         self.stored.rounds.shrink();
         let row = RowState::of(self.machine.state());
         EvictedExecution { stored: self.stored, program: self.program, due: self.due, row }
     }
 
-    /// Takes an input: decides and folds. The caller stores the round before it acts.
+    /// Decides and folds an input. The caller stores the round before it acts.
     pub(crate) fn input(&mut self, now: Time, input: EngineInput) -> Result<DecidedRound, InputError> {
         let decided = catch_unwind(AssertUnwindSafe(|| self.machine.handle(now, input)));
         let sinew_engine::Decided { round, actions } = match decided {
             Ok(Ok(decided)) => decided,
             Ok(Err(refused)) => return Err(InputError::Refused(refused)),
             Err(_) => {
-                // Half a decision may be folded in: only the stored rounds are true.
+                // A decision may be folded partially, so the state is folded again from the stored
+                // rounds.
                 if let Ok(machine) = refold(&self.stored, &self.program) {
                     self.machine = machine;
                 }
@@ -143,12 +144,12 @@ impl ActiveExecution {
         Ok(DecidedRound { round: Some(bytes), facts: round.facts, actions })
     }
 
-    /// Returns the actions to repeat because their end is not known.
+    /// Returns the actions to repeat, because they may not have completed.
     pub(crate) fn outstanding(&self) -> Vec<Action> {
         self.machine.outstanding()
     }
 
-    /// Returns the tasks that an agent or a workflow was asked to do and has not answered, with its name.
+    /// Returns the unanswered tasks of agents and workflows, with the agent's or workflow's name.
     pub(crate) fn asked(&self) -> Vec<(TaskId, Token)> {
         let asked = self.outstanding().into_iter().filter_map(|action| match action {
             Action::Send { act, attempt, ask, .. } if !ask.is_evaluation() => {
@@ -160,24 +161,25 @@ impl ActiveExecution {
         asked.collect()
     }
 
-    /// The activation and attempt of a task that was handed out.
+    /// Returns the activation and attempt of a dispatched task.
     pub(crate) fn task(&self, task: &TaskId) -> Option<(ActivationId, u32)> {
         self.tasks.get(task).copied()
     }
 
-    /// Returns the number of the execution's present end: a retry brings another end, and late usage changes the record.
+    /// Returns the number of the execution's current end: a retry leads to another end, and late
+    /// usage changes the record.
     pub(crate) fn end_number(&self) -> u32 {
         let state = self.machine.state();
         state.reopened + if seeded_bug!(LateUsageNotArchived) { 0 } else { state.late_usages }
     }
 
-    /// Returns true if an answer to this attempt would count now.
+    /// Returns true if a result of this attempt is accepted now.
     pub(crate) fn awaits(&self, act: ActivationId, attempt: u32) -> bool {
         let one = self.machine.state().act(act);
         one.running == Some(attempt) && one.phase == ActivationPhase::Running
     }
 
-    /// Returns the activation and attempt of any task of the execution, also of one that is over.
+    /// Returns the activation and attempt of any task of the execution, including completed ones.
     pub(crate) fn find_task(&self, task: &TaskId) -> Option<(ActivationId, u32)> {
         let past = || {
             let acts = self.machine.state().acts.iter().enumerate();
@@ -214,12 +216,14 @@ impl ActiveExecution {
         (activation, task)
     }
 
-    /// Returns the wait for a person as callers see it; `None` if no person is waited for.
+    /// Returns the wait for a person as callers see it, or `None` if the execution waits for no
+    /// person.
     fn person_wait(&self) -> Option<PersonWait> {
         crate::person_wait::person_wait(&self.stored.meta, &self.machine.context())
     }
 
-    /// Returns the report for the caller, if the caller does not know yet whether a person is waited for.
+    /// Returns the report for the caller if the wait for a person has changed since the last
+    /// report.
     pub(crate) fn poll_wait_report(&mut self) -> Option<WaitReport> {
         self.stored.meta.caller_task()?;
         let wait = self.person_wait();
@@ -230,7 +234,8 @@ impl ActiveExecution {
         self.wait_report()
     }
 
-    /// Returns the report for the caller as it is now; `None` if the execution has no caller or never waited for a person.
+    /// Returns the current report for the caller, or `None` if the execution has no caller or never
+    /// waited for a person.
     pub(crate) fn wait_report(&self) -> Option<WaitReport> {
         let (execution, task) = self.stored.meta.caller_task()?;
         if !self.machine.state().has_asked {
@@ -254,7 +259,7 @@ impl ActiveExecution {
         self.machine.context()
     }
 
-    /// Ids of tasks that were handed out since the execution was folded.
+    /// Returns the ids of tasks dispatched since the execution was folded.
     pub(crate) fn known_tasks(&self) -> &KnownTasks {
         &self.ids
     }
@@ -263,12 +268,12 @@ impl ActiveExecution {
         self.machine.next_deadline().map(|(at, _)| at)
     }
 
-    /// Returns true if a timer is due that ends the work of an agent on a task that was sent before a time.
+    /// Returns true if a due timer would end the work of an agent on a task sent before this time.
     pub(crate) fn has_due_task_timer(&self, now: Time, sent_before: Time) -> bool {
         self.machine.has_due_task_timer(now, sent_before)
     }
 
-    /// Returns the tasks of agents whose time has run out.
+    /// Returns agents' tasks whose deadline has passed.
     pub(crate) fn due_tasks(&self, now: Time) -> Vec<DueTask> {
         let is_due = |deadline: Option<Time>| deadline.is_some_and(|deadline| deadline <= now);
         let due = self.outstanding().into_iter().filter_map(|action| match action {
@@ -310,12 +315,13 @@ impl std::fmt::Debug for ActiveExecution {
     }
 }
 
-/// Returns true if an activation failed or was cancelled, or its execution ended before it.
+/// Returns true if an activation failed or was cancelled, or its execution ended before it
+/// completed.
 pub fn has_failed(state: &ExecutionState, act: ActivationId) -> bool {
     state.act(act).end.map_or(state.ended, |end| !end.is_success())
 }
 
-/// The fold of stored rounds. A journal of another plan, or a damaged one, is an error and never a panic.
+/// Folds stored rounds. A journal of another plan, or a corrupt one, is an error and never a panic.
 fn refold(stored: &StoredExecution, program: &Program) -> Result<Machine<()>, Fault> {
     let unreadable = |text: String| Fault::error(UNREADABLE, text).with_retryable(false);
     let mut machine = program.machine().with_execution_id(stored.meta.execution.as_str());

@@ -6,24 +6,24 @@ use std::collections::VecDeque;
 
 use sinew_protocol::ResultToken;
 
-/// Fewer calls than this are never held back: a refusal may be due to what others asked of the agent.
+/// Minimum limit: a refusal may be caused by calls of other clients.
 const MIN_WIDTH: usize = 64;
-/// After so many calls have ended, one more is tried.
+/// Completed calls after which the limit grows by one.
 const CALLS_PER_WIDENING: usize = 32;
 
-/// The calls to one agent.
+/// Concurrent and queued calls to one agent.
 #[derive(Debug, Default)]
 pub struct AgentLine {
-    /// Calls that may be under way; all of them when absent.
+    /// Concurrency limit; `None` means unlimited.
     width: Option<usize>,
     inside: usize,
-    /// Calls that ended since the width last grew.
+    /// Calls completed since the limit last grew.
     ended: usize,
     waiting: VecDeque<ResultToken>,
 }
 
 impl AgentLine {
-    /// Gives a call a place, or puts it at the end of the line.
+    /// Starts a call and returns true, or queues it.
     pub fn enter(&mut self, token: &ResultToken) -> bool {
         if self.waiting.is_empty() && self.has_room() {
             self.inside += 1;
@@ -33,7 +33,7 @@ impl AgentLine {
         false
     }
 
-    /// Gives a free place to the call that waits longest.
+    /// Starts the oldest queued call if the limit allows it.
     pub fn admit_next(&mut self) -> Option<ResultToken> {
         if !self.has_room() {
             return None;
@@ -43,12 +43,12 @@ impl AgentLine {
         Some(token)
     }
 
-    /// Takes back a place that was not used.
+    /// Releases an unused slot.
     pub fn leave(&mut self) {
         self.inside = self.inside.saturating_sub(1);
     }
 
-    /// Takes back the place of a call that the agent took and that has ended.
+    /// Releases the slot of a completed call that the agent accepted.
     pub fn end(&mut self) {
         self.leave();
         if let Some(width) = &mut self.width {
@@ -59,13 +59,14 @@ impl AgentLine {
         }
     }
 
-    /// Takes back the place of a call for which the agent had no room: there are no more places than others have.
+    /// Releases the slot of a call that the agent refused for lack of capacity, and limits
+    /// concurrency to the remaining calls.
     pub fn refuse(&mut self) {
         self.leave();
         self.width = Some(self.inside.max(MIN_WIDTH));
     }
 
-    /// Returns whether nothing is known or waited for.
+    /// Returns whether no limit, running call or queued call exists.
     pub fn is_idle(&self) -> bool {
         self.width.is_none() && self.inside == 0 && self.waiting.is_empty()
     }
@@ -83,7 +84,7 @@ mod tests {
         (0..count).map(|nth| ResultToken::parse(&format!("t{nth}")).unwrap()).collect()
     }
 
-    /// Lets all of them enter; gives how many have a place.
+    /// Starts or queues `count` calls; returns how many started.
     fn enter(line: &mut AgentLine, count: usize) -> usize {
         tokens(count).iter().filter(|token| line.enter(token)).count()
     }

@@ -2,7 +2,7 @@
 //!
 //! [`seeded_bug`] is the constant `false` outside of the tests of this crate.
 
-/// Returns true if the tests have switched on this bug.
+/// Returns true if the tests have enabled this bug.
 #[cfg(test)]
 macro_rules! seeded_bug {
     ($bug:ident) => {
@@ -10,7 +10,7 @@ macro_rules! seeded_bug {
     };
 }
 
-/// Returns false: bugs are switched on by tests only.
+/// Returns false: only tests enable bugs.
 #[cfg(not(test))]
 macro_rules! seeded_bug {
     ($bug:ident) => {
@@ -34,46 +34,46 @@ mod tests {
             pub(crate) enum SeededBug { $($(#[doc = $text])* $name,)* }
 
             impl SeededBug {
-                /// All of them.
+                /// All bugs.
                 pub(crate) const ALL: &[Self] = &[$(Self::$name,)*];
             }
         };
     }
 
     seeded_bugs! {
-        /// A commit is appended without the position that it comes after.
+        /// A commit is appended without its expected position.
         FenceNotChecked,
-        /// An owner that lost an append goes on with what it has in memory.
+        /// An owner that lost an append keeps its state in memory.
         StateKeptAfterLostAppend,
-        /// Tasks leave before their commit is stored.
+        /// Tasks are sent before their commit is stored.
         ActsBeforeStored,
         /// Positions pass inputs whose facts are not in the commit.
         PositionsAheadOfFacts,
-        /// Positions pass inputs beyond those that were read.
+        /// Positions pass inputs that were not read.
         PositionsSkipInput,
         /// The tasks of a map that runs again have the ids of its first run.
         MapRepeatsItsTaskIds,
-        /// A result counts although its token does not prove the task.
+        /// A result counts although its token does not match the task.
         TokenNotChecked,
-        /// A result counts although another agent was asked.
+        /// A result counts although another agent was called.
         AgentNotChecked,
         /// A result of an earlier attempt counts for the current one.
         LateResultCounts,
-        /// A start with the id of an open execution begins another one.
+        /// A start with the id of an open execution starts another one.
         DuplicateStartBegins,
-        /// A start with the id of a closed execution begins another one.
+        /// A start with the id of a closed execution starts another one.
         ClosedIdBeginsAgain,
-        /// The same id of another caller counts as the same start.
+        /// A start of another caller with the same id counts as the same start.
         OtherCallersStartAccepted,
-        /// A command that is read again is obeyed again.
+        /// A command that is read again is executed again.
         CommandObeyedTwice,
         /// A loaded execution has no deadline.
         TimerLostOnEviction,
         /// A replayed execution has no deadline.
         TimerLostOnTakeover,
-        /// A timer fires although its owner has not read what was stored before.
+        /// A timer fires although its owner has not read what was stored earlier.
         TimersBeforeInbox,
-        /// A tick comes before the deadline.
+        /// A tick arrives before the deadline.
         TimerFiresEarly,
         /// Outstanding actions are not repeated after a takeover.
         OutstandingNotRepeated,
@@ -81,51 +81,51 @@ mod tests {
         PurgeTooFar,
         /// A checkpoint forgets the verdicts.
         CheckpointWithoutVerdicts,
-        /// A refusal is forgotten that was given before the execution began, in the same commit.
+        /// A rejection from before the execution started in the same commit is forgotten.
         EarlierVerdictForgotten,
-        /// A checkpoint leaves out the newest round.
+        /// A checkpoint omits the newest round.
         CheckpointWithoutLastRound,
         /// An execution is closed before its record is archived.
         ClosedBeforeArchived,
-        /// A retry that is refused leaves a closed execution open.
+        /// A rejected retry leaves a closed execution open.
         RefusedRetryReopens,
-        /// A task leaves although its activation has ended in the same turn.
+        /// A task is sent although its activation ended in the same turn.
         EndedTaskSent,
-        /// An end is archived that a retry of the same turn has taken back.
+        /// An end is archived that a retry in the same turn has removed.
         ReopenedEndArchived,
-        /// A refused retry takes back the verdicts that the same commit has on other commands.
+        /// A rejected retry removes the same commit's verdicts on other commands.
         RefusedRetryForgetsVerdicts,
-        /// An execution that was reopened is closed by the archive of its first end.
+        /// The archive of its first end closes a reopened execution.
         ReopenedIsClosed,
-        /// The usage of an answer that comes late does not count.
+        /// The usage of a late result does not count.
         LateUsageDropped,
-        /// The usage of a late result that is read again counts for another attempt.
+        /// The usage of a repeated late result counts for another attempt.
         UsageCountedAgain,
-        /// An execution is closed by the archive of its end before late usage.
+        /// The archive of an end without late usage closes an execution.
         LateUsageNotArchived,
         /// A journal's closing entry is not read.
         ClosingNotRead,
-        /// A stolen shard is released by the loop that lost it.
+        /// The loop that lost a shard releases it.
         StolenShardReleased,
-        /// An owner claims a shard that a living owner has.
+        /// An owner claims the shard of a live owner.
         LivingOwnersShardClaimed,
-        /// A shard is not released on leaving.
+        /// A leaving executor does not release its shards.
         LeavingKeepsShards,
-        /// A shard too many that is left from a process of the same name is not released.
+        /// An excess shard of an earlier process with the same name is not released.
         UnservedShardKept,
-        /// A held execution is worked on.
+        /// A held execution is processed.
         HoldNotKept,
-        /// A death with work in hand is not counted.
+        /// A crash with work in progress is not counted.
         DeathNotCounted,
-        /// An item is condemned after its first death.
+        /// An item is condemned after its first crash.
         CondemnedAtOnce,
-        /// A child's start is worded with a new id each time.
+        /// A child's start gets a new id each time.
         ChildIdNotDerived,
-        /// A rejected start of a child answers nobody.
+        /// A rejected start of a child is not answered.
         RejectedChildUnanswered,
-        /// A rejection of a child is not in the journal until its parent has the answer.
+        /// A child's rejection is not in the journal while its parent has no answer.
         RejectionNotJournaled,
-        /// Results that came while an execution was held are not read when it is resumed.
+        /// Results that arrived while an execution was held are not read on resume.
         HeldResultsNotRead,
         /// Depth and chain of starts are accepted from any client.
         ChainBelieved,
@@ -135,12 +135,12 @@ mod tests {
         static ON: Cell<Option<SeededBug>> = const { Cell::new(None) };
     }
 
-    /// Returns true if this thread has switched on the bug.
+    /// Returns true if this thread has enabled the bug.
     pub(crate) fn is_on(bug: SeededBug) -> bool {
         ON.get() == Some(bug)
     }
 
-    /// Switches on a bug in this thread, or all off.
+    /// Enables one bug in this thread, or disables all.
     pub(crate) fn switch(bug: Option<SeededBug>) {
         ON.set(bug);
     }

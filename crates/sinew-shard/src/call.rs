@@ -1,4 +1,4 @@
-//! A task of an execution with everything that a request to an agent needs.
+//! A task of an execution with all data for a request to an agent.
 
 use sinew_protocol::code;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::program::Program;
 /// Workflows call each other in a cycle.
 const CALL_CYCLE: &str = code::CALL_CYCLE.as_str();
 
-/// Names a task among executions that run together.
+/// Identifies a task among executions in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskKey {
-    /// Which execution; 0 is the one that was asked for.
+    /// Index of the execution; 0 is the requested one.
     pub run: usize,
     /// The activation.
     pub act: ActivationId,
@@ -27,11 +27,11 @@ pub struct TaskKey {
 /// A task as an agent receives it.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Names it among executions that run together.
+    /// Identifies the task among executions in one process.
     pub key: TaskKey,
-    /// Its id: the same for every delivery of the same attempt.
+    /// Task id, the same for every delivery of the attempt.
     pub task: TaskId,
-    /// The activation's key: the same for all attempts.
+    /// Activation key, the same for all attempts.
     pub activation: ActivationKey,
     /// The execution.
     pub execution: ExecutionId,
@@ -39,17 +39,17 @@ pub struct Call {
     pub workflow: String,
     /// The node's id.
     pub node: String,
-    /// Owners and positions around it, outermost first.
+    /// Enclosing owners and positions, outermost first.
     pub path: Vec<(String, u32)>,
     /// Name of the activation in events: see [`label`].
     pub label: String,
-    /// Depth in a chain of workflows at which the task runs.
+    /// Depth of the task in a chain of workflows.
     pub depth: u32,
-    /// Attempts at this ask so far, this one included.
+    /// Number of attempts at this request so far, including this one.
     pub tries: u32,
     /// The request.
     pub ask: Arc<TaskRequest>,
-    /// When the attempt is given up.
+    /// Deadline of the attempt.
     pub deadline: Option<Time>,
 }
 
@@ -67,7 +67,7 @@ pub fn call_of(
     call_with_ids(execution, program, state, key, (activation, task), ask, deadline)
 }
 
-/// Returns the task of one attempt of which the ids are known.
+/// Returns the task of one attempt whose ids are known.
 pub fn call_with_ids(
     execution: &ExecutionId,
     program: &Program,
@@ -94,7 +94,7 @@ pub fn call_with_ids(
     }
 }
 
-/// Owners and positions around an activation, outermost first.
+/// Returns the owners and positions that enclose an activation, outermost first.
 pub fn path(program: &Program, state: &ExecutionState, act: ActivationId) -> Vec<(String, u32)> {
     path_of(program.graph.plan(), state, act)
 }
@@ -110,7 +110,7 @@ fn path_of(plan: &Plan, state: &ExecutionState, act: ActivationId) -> Vec<(Strin
     path
 }
 
-/// The key of an activation: its node, the path to it, and which of its activations it is.
+/// Returns the key of an activation: its node, its path, and its ordinal in its scope.
 pub fn activation_key(
     execution: &ExecutionId,
     program: &Program,
@@ -125,8 +125,9 @@ fn key_of(execution: &ExecutionId, plan: &Plan, state: &ExecutionState, act: Act
     ActivationKey::of(execution, &plan.node(one.node).id, &key_path(plan, state, act), one.ordinal)
 }
 
-/// Owners and positions around an activation, for its key. Child scopes count their activations from 0, so a map that runs
-/// again, by a cycle or an operator's retry, adds which of its activations it is.
+/// Returns the owners and positions that enclose an activation, for its key. Child scopes count
+/// their activations from 0, so a map that runs again, in a cycle or by an operator's retry, adds
+/// its own ordinal.
 fn key_path<'a>(plan: &'a Plan, state: &ExecutionState, act: ActivationId) -> Vec<(&'a str, u32)> {
     let mut path = Vec::new();
     let mut scope = state.act(act).scope;
@@ -143,7 +144,7 @@ fn key_path<'a>(plan: &'a Plan, state: &ExecutionState, act: ActivationId) -> Ve
     path
 }
 
-/// Returns the id of the task of an attempt at an activation.
+/// Returns the id of the task of an activation's attempt.
 pub(crate) fn task_id(
     execution: &ExecutionId,
     plan: &Plan,
@@ -154,9 +155,9 @@ pub(crate) fn task_id(
     TaskId::of(execution, &key_of(execution, plan, state, act), attempt)
 }
 
-/// Returns why a start is refused that would close a cycle of workflows; `None` if it may begin.
+/// Returns why a start that closes a cycle of workflows is rejected, or `None` if it is allowed.
 ///
-/// A plan that names a depth of its own has thought about recursion: then the depth alone counts.
+/// A plan with its own depth limit allows recursion, so only its depth limit applies.
 pub fn call_cycle(program: &Program, chain: &[String]) -> Option<Fault> {
     let name = program.name();
     let bounded = program.graph.plan().limits.depth != PlanLimits::default().depth;
@@ -168,7 +169,8 @@ pub fn call_cycle(program: &Program, chain: &[String]) -> Option<Fault> {
     Some(Fault::invalid(CALL_CYCLE, format!("call cycle of workflows: {shown}")))
 }
 
-/// Returns the name of an activation in events: the node's id; children of maps and loops carry their position.
+/// Returns the name of an activation in events: the node's id, with the position for children of
+/// maps and loops.
 pub fn label(ctx: &AdapterContext<'_>, act: ActivationId) -> String {
     let one = ctx.act(act);
     let own = &ctx.plan().node(one.node).id;

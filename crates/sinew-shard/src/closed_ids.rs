@@ -1,7 +1,7 @@
 //! Ids of recently closed executions, which spare a lookup in the history for new ids.
 //!
 //! A key of [`sinew_protocol::start::new_key`] contains its creation time. No execution starts
-//! before its key was created, and an owner refuses keys from the future. An owner knows all ids
+//! before its key was created, and an owner rejects keys from the future. An owner knows all ids
 //! that were closed since it opened the shard, except those that it dropped. A key that is younger
 //! than both was therefore never used, unless its id is open or among the known ones.
 
@@ -15,22 +15,22 @@ use sinew_protocol::{Fault, code};
 
 use crate::start_identity::StartIdentity;
 
-/// Most ids that are remembered.
+/// Maximum number of remembered ids.
 const MAX_CLOSED_IDS: usize = 32 * 1024;
 
-/// Ids that were closed under one owner of a shard.
+/// Ids of executions that closed under the current owner of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct ClosedIds {
-    /// All ids that were closed later are remembered; `None` until the owner knows the time.
+    /// All ids closed after this time are remembered; `None` until the owner knows the time.
     complete_since: Option<Time>,
-    /// Hashes of ids with the times of their closing, oldest first.
+    /// Hashes of ids with the times at which they closed, oldest first.
     order: VecDeque<(u64, Time)>,
-    /// The same hashes. Two ids of one hash cost a look into the history.
+    /// The same hashes. A hash collision costs a lookup in the history.
     hashes: HashSet<u64>,
 }
 
 impl ClosedIds {
-    /// Notes the time; the first one is that of the opening.
+    /// Records the time; the first call sets the time of the opening.
     pub(crate) fn handle_time(&mut self, now: Time) {
         self.complete_since.get_or_insert(now);
     }
@@ -48,11 +48,12 @@ impl ClosedIds {
         self.hashes.insert(hash);
     }
 
-    /// Returns true if no execution can have had the id of a start before, open ones aside. The start's id follows from its
-    /// key.
+    /// Returns true if no execution can have had the id of a start before, except open ones. The id
+    /// is derived from the start's key.
     pub(crate) fn is_new(&self, identity: &StartIdentity, start: &StartCommand) -> bool {
         let Some((made, since)) = key_time(identity, start).zip(self.complete_since) else { return false };
-        // Clocks of two owners differ a little: twice the lead that a key may have is far enough.
+        // Clocks of two owners differ slightly: twice the permitted lead of a key is a sufficient
+        // margin.
         made > since.saturating_add(2 * MAX_KEY_LEAD_MS)
             && !self.hashes.contains(&hash(start.execution.as_str()))
     }
@@ -64,7 +65,7 @@ fn hash(id: &str) -> u64 {
     hasher.finish()
 }
 
-/// Refuses a key that says that it was made in the future.
+/// Rejects a key whose creation time is in the future.
 pub(crate) fn check_key_time(identity: &StartIdentity, start: &StartCommand, now: Time) -> Result<(), Fault> {
     match key_time(identity, start) {
         Some(made) if made > now.saturating_add(MAX_KEY_LEAD_MS) => {
@@ -75,7 +76,7 @@ pub(crate) fn check_key_time(identity: &StartIdentity, start: &StartCommand, now
     }
 }
 
-/// Returns when the key of a client's start was made, if it says so.
+/// Returns the creation time of the key of a client's start, if the key contains it.
 fn key_time(identity: &StartIdentity, start: &StartCommand) -> Option<Time> {
     identity.is_client().then_some(start.idempotency_key.as_deref()).flatten().and_then(new_key_time)
 }

@@ -1,4 +1,4 @@
-//! Starts and other commands, accepted or rejected; results, accepted or ignored.
+//! Accepts or rejects starts and other commands, and accepts or ignores results.
 
 use std::sync::Arc;
 
@@ -24,24 +24,24 @@ use crate::outgoing::StartDecision;
 use crate::state::{OutputCheck, ShardState};
 use crate::timer_check::DueTask;
 
-/// The body of a command names something that cannot be used.
+/// The body of a command names something unusable.
 const COMMAND_UNUSABLE: &str = code::COMMAND_UNUSABLE.as_str();
-/// An agent gave up at the deadline it was told.
+/// An agent aborted at its deadline.
 const AGENT_TOO_LATE: &str = code::AGENT_TOO_LATE.as_str();
-/// Milliseconds that an agent's clock may be ahead.
+/// Milliseconds by which an agent's clock may be ahead.
 const MAX_CLOCK_SKEW: Time = 2_000;
 
-/// Facts that the answer to a start needs.
+/// Data for the answer to a start.
 struct StartAnswer {
     id: Token,
     caller: Token,
     execution: ExecutionId,
-    /// Subject for the answer to a request; `None` for a start from the stream of commands.
+    /// Subject for the answer to a request; `None` for a start from the command stream.
     reply: Option<String>,
 }
 
 impl ShardState {
-    /// Begins an execution, or says why not.
+    /// Starts an execution, or rejects the start.
     pub(crate) fn handle_start(&mut self, now: Time, start: StartInput) {
         let execution = start.command.execution.clone();
         let answer =
@@ -50,7 +50,8 @@ impl ShardState {
             return self.repeat_start(answer);
         }
         let is_child = start.is_parent_proved && start.command.parent.is_some();
-        // The parent is being told, so another executor's copy of the start must not begin the child.
+        // The parent is being notified, so a copy of the start from another executor must not start
+        // the child.
         if let Some(fault) = self.table.rejection(&answer.execution).filter(|_| is_child) {
             return self.refuse_start(answer, &fault);
         }
@@ -78,7 +79,7 @@ impl ShardState {
             // A digest of the token proves the task, and only executors check it.
             calling: command.calling.filter(|_| command.behalf.is_some()),
         };
-        // Depth and chain bound recursion, so only executors may say how deep a start is.
+        // Depth and chain limit recursion, so they are accepted only from executors.
         let is_believed = meta.parent.is_some() || command.behalf.is_some() || seeded_bug!(ChainBelieved);
         let (depth, chain) = if is_believed { (command.depth, command.chain) } else { (0, Vec::new()) };
         let ready = program.and_then(|program| match call_cycle(&program, &chain) {
@@ -107,7 +108,7 @@ impl ShardState {
         }
     }
 
-    /// Answers a start that is not obeyed, and records the verdict.
+    /// Answers a rejected start, and records the verdict.
     fn refuse_start(&mut self, answer: StartAnswer, fault: &Fault) {
         let StartAnswer { id, caller, execution, reply } = answer;
         let reason = format!("{}: {}", fault.code, fault.message);
@@ -122,20 +123,20 @@ impl ShardState {
         self.notices.push(ShardNotice::StartRepeated(execution));
     }
 
-    /// Answers a start by request, once everything is stored that was decided so far.
+    /// Answers a start by request after all decisions so far are stored.
     fn answer_start(&mut self, execution: &ExecutionId, reply: Option<String>, decision: StartDecision) {
         let Some(reply) = reply else { return };
         self.builder.effects.push(Effect::StartDecided { execution: execution.clone(), reply, decision });
     }
 
-    /// Obeys any other command, or says why not.
+    /// Executes any other command, or rejects it.
     pub(crate) fn handle_command(&mut self, now: Time, input: CommandInput) {
         let CommandInput { execution, id, caller, op, command, restored, refusal, .. } = input;
         let is_decided = self.table.decided(&execution, &caller, &id).is_some();
         if is_decided && !seeded_bug!(CommandObeyedTwice) {
             return;
         }
-        // A command that is read again, after the execution it retried has closed once more.
+        // The command is repeated after the execution that it retried closed again.
         if let Some(Ok(active)) = &restored
             && active.stored.verdicts.iter().any(|verdict| verdict.id == id && verdict.caller == caller)
             && !seeded_bug!(CommandObeyedTwice)
@@ -194,7 +195,8 @@ impl ShardState {
         };
         let taken = self.table.input(&mut self.builder, now, execution, input);
         if taken.is_err() && was_closed {
-            // A refused retry leaves a closed execution closed: its end is archived, and nothing would archive it again.
+            // After a rejected retry, the execution stays closed: its end is archived, and would
+            // not be archived again.
             self.table.forget_reopened(&mut self.builder, execution, earlier);
         }
         taken.map_err(|error| match error {
@@ -203,8 +205,8 @@ impl ShardState {
         })
     }
 
-    /// Takes back an execution that is closed or held. Returns true if the command is done with that: a held execution
-    /// that is not paused goes on.
+    /// Restores an execution that is closed or held. Returns true if that completes the command: a
+    /// held execution that is not paused continues.
     fn restore(
         &mut self,
         execution: &ExecutionId,
@@ -234,15 +236,16 @@ impl ShardState {
         }
     }
 
-    /// Takes note that no process has taken a task whose time has run out.
+    /// Records that no process has accepted a task before its deadline.
     pub fn handle_not_taken(&mut self, now: Time, task: &DueTask, is_online: bool) {
         self.now = self.now.max(now);
         let input = EngineInput::NotTaken { act: task.act, attempt: task.attempt, is_online };
-        // Only a timer is taken earlier than its tick: a failure to do so leaves it to the tick.
+        // Only a timer fires before its tick; if this fails, the tick handles it.
         let _ = self.table.input(&mut self.builder, now, &task.execution, input);
     }
 
-    /// Counts what a task of a closed execution used: the record is archived once more, with the usage.
+    /// Counts the usage of a task of a closed execution: the record is archived again, with the
+    /// usage.
     fn handle_late_usage(&mut self, now: Time, closed: ActiveExecution, task: &TaskId, usage: Value) {
         let execution = closed.stored.meta.execution.clone();
         let found = closed.find_task(task);
@@ -252,12 +255,12 @@ impl ShardState {
             return self.notices.push(ShardNotice::ResultLate { execution, task: task.clone() });
         };
         self.table.reopen(&mut self.builder, closed);
-        // Only the number is counted: an input that breaks the code leaves the record as it is.
+        // Only usage is counted: an input on which the code panics leaves the record unchanged.
         let _ =
             self.table.input(&mut self.builder, now, &execution, EngineInput::Usage { act, attempt, usage });
     }
 
-    /// Takes the report of a callee. One for a task that is over means nothing.
+    /// Handles the report of a callee. A report for a completed task is ignored.
     pub(crate) fn handle_callee_wait(&mut self, now: Time, report: WaitReport) {
         let WaitReport { execution, task, callee, number, wait, .. } = report;
         let Some((act, attempt)) = self.table.load(&execution).and_then(|active| active.task(&task)) else {
@@ -265,11 +268,11 @@ impl ShardState {
         };
         let (callee, wait) = (callee.to_string(), wait.map(Arc::new));
         let input = EngineInput::CalleeWait { act, attempt, callee, number, wait };
-        // The engine decides without the code of a dialect here, and refuses nothing.
+        // The engine decides this without dialect code, and rejects nothing.
         let _ = self.table.input(&mut self.builder, now, &execution, input);
     }
 
-    /// Takes the end of a task, unless the task is over or another agent was asked.
+    /// Handles the result of a task, unless the task has completed or another agent was called.
     pub(crate) fn handle_result(&mut self, now: Time, input: ResultInput, schemas: &dyn OutputCheck) {
         let ResultInput {
             execution,
@@ -284,7 +287,7 @@ impl ShardState {
         } = input;
         let used = result.as_ref().map_or(&usage, |reply| &reply.usage);
         let has_usage = TaskUsage::of(used).is_some() && !seeded_bug!(LateUsageDropped);
-        // A retry of the same turn may have opened it again.
+        // A retry in the same turn may have reopened the execution.
         if let Some(closed) = closed
             && self.table.known(&execution).is_none()
         {
@@ -312,8 +315,8 @@ impl ShardState {
             }
         }
         let attempt = if seeded_bug!(LateResultCounts) { active.state().act(act).attempt } else { attempt };
-        // Agents that are told a deadline give up at it, by a clock of their own. The deadline itself says so in words
-        // that do not depend on which of the two is first.
+        // Agents that know their deadline abort at it, by their own clock. The fault of the
+        // deadline has the same text whichever happens first.
         let gave_up = matches!(&result, Err(fault) if fault.code == AGENT_TOO_LATE);
         let until = || sinew_engine::waiting_of(active.state(), act).and_then(|waiting| waiting.until);
         if gave_up && until().is_some_and(|at| at.saturating_sub(now) < MAX_CLOCK_SKEW) {
@@ -333,7 +336,8 @@ impl ShardState {
         }
         for line in logs {
             let input = EngineInput::Progress { act, attempt, value: line.to_progress() };
-            // Only the end of the attempt decides about the execution; a message that cannot be kept is missing.
+            // Only the end of the attempt affects the execution; a log message that cannot be
+            // stored is dropped.
             let _ = self.table.input(&mut self.builder, now, &execution, input);
         }
         let input = match result {
@@ -341,7 +345,8 @@ impl ShardState {
             Ok(reply) => EngineInput::Done { act, attempt, result: Ok(TaskReply { worked_ms, ..reply }) },
         };
         if let Err(InputError::Broke(fault)) = self.table.input(&mut self.builder, now, &execution, input) {
-            // The same result would break it again: it ends the attempt as a failure instead.
+            // The same result would cause another panic, so the attempt ends with a failure
+            // instead.
             let input = EngineInput::Done { act, attempt, result: Err(fault) };
             if let Err(InputError::Broke(_)) = self.table.input(&mut self.builder, now, &execution, input) {
                 self.notices.push(ShardNotice::ResultUnusable { execution, task });
@@ -350,14 +355,14 @@ impl ShardState {
     }
 }
 
-/// Returns the attempt to count the usage of a late result for: its own.
+/// Returns the attempt for which a late result's usage is counted: its own.
 fn counted_attempt(active: &ActiveExecution, act: ActivationId, attempt: u32) -> u32 {
     let one = active.state().act(act);
     let uncounted = (1..=one.attempt).find(|nth| !one.has_usage_of(*nth));
     uncounted.filter(|_| seeded_bug!(UsageCountedAgain)).unwrap_or(attempt)
 }
 
-/// Returns the mode that a start asks for.
+/// Parses the mode that a start requests.
 fn read_mode(mode: &Value) -> Result<ExecutionMode, Fault> {
     match mode {
         Value::Null => Ok(ExecutionMode::default()),
@@ -366,7 +371,7 @@ fn read_mode(mode: &Value) -> Result<ExecutionMode, Fault> {
     }
 }
 
-/// Returns a decision as the engine takes it, if this person may decide and something waits for the decision.
+/// Converts a decision for the engine, if this person may decide and a node waits for it.
 fn person_answer(
     active: &ActiveExecution,
     caller: &Token,

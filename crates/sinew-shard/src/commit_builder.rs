@@ -14,19 +14,19 @@ pub(crate) struct CommitBuilder {
     pub(crate) effects: Vec<Effect>,
 }
 
-/// A child that could not be started, until the task that it answers is answered.
+/// A child that could not be started, until its parent's task is answered.
 #[derive(Clone, Debug)]
 pub(crate) struct RejectedChild {
     /// Constant properties that the execution would have had.
     pub(crate) meta: Box<ExecutionMeta>,
-    /// The reason, as the journal has it.
+    /// The reason, as stored in the journal.
     pub(crate) reason: ExecutionHold,
-    /// Sequence of the journal message that has the rejection; 0 before one is stored.
+    /// Sequence of the journal message with the rejection; 0 before it is stored.
     pub(crate) first: u64,
 }
 
 impl RejectedChild {
-    /// Returns the reason as the fault that the parent's task gets.
+    /// Returns the reason as the fault of the parent's task.
     pub(crate) fn fault(&self) -> Fault {
         Fault::invalid(self.reason.code.clone(), self.reason.reason.clone())
     }
@@ -34,25 +34,25 @@ impl RejectedChild {
 
 /// Effect of a stored commit.
 pub(crate) enum Effect {
-    /// Facts to show.
+    /// Facts to publish.
     Facts { execution: ExecutionId, round: usize, facts: Vec<Fact> },
     /// An action of the engine.
     Act { execution: ExecutionId, action: Action },
-    /// Verdict on a command. The name of the workflow is empty when the execution is not open.
+    /// Verdict on a command. The workflow's name is empty if the execution is not open.
     Verdict { execution: ExecutionId, workflow: String, verdict: Verdict },
     /// A start by request was decided.
     StartDecided { execution: ExecutionId, reply: String, decision: StartDecision },
-    /// A sub-workflow could not be started: the task that it answers has to be told.
+    /// A sub-workflow could not be started, so its parent's task has to be answered.
     ChildStartRejected { meta: Box<ExecutionMeta>, fault: Fault },
 }
 
 impl CommitBuilder {
-    /// Returns true if there is nothing to store.
+    /// Returns true if nothing has to be stored.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Takes the commit; the effects stay.
+    /// Takes the commit; the effects remain.
     pub(crate) fn commit(&mut self, owner: &Token, positions: Positions) -> Commit {
         let entries = std::mem::take(&mut self.entries).into_values().collect();
         Commit { owner: owner.clone(), positions, entries }
@@ -74,19 +74,20 @@ impl CommitBuilder {
         self.entries.get(execution).map(|entry| entry.commands.clone()).unwrap_or_default()
     }
 
-    /// Adds a child that could not be started. Its entry has no rounds, and the reason takes the place of a hold.
+    /// Adds a child that could not be started. Its entry has no rounds, and stores the reason as a
+    /// hold.
     pub(crate) fn reject(&mut self, rejected: &RejectedChild) {
         let entry = self.entry(&rejected.meta.execution);
         entry.meta = Some(ExecutionMeta::clone(&rejected.meta));
         entry.hold = Some(rejected.reason.clone());
     }
 
-    /// Takes back the entry of an execution.
+    /// Removes the entry of an execution.
     pub(crate) fn forget(&mut self, execution: &ExecutionId) {
         self.entries.shift_remove(execution);
     }
 
-    /// Takes back the start of an execution that could not begin; verdicts of the same commit stay.
+    /// Removes the start of an execution that could not start; verdicts of the same commit remain.
     pub(crate) fn forget_start(&mut self, execution: &ExecutionId) {
         let entry = self.entry(execution);
         (entry.meta, entry.rounds) = (None, Vec::new());

@@ -1,4 +1,4 @@
-//! Decoding of a shard's messages: subjects, proofs and bodies are checked before any lookup.
+//! Decodes a shard's messages: checks subjects, proofs and bodies before any lookup.
 
 use sinew_protocol::command::{Command, StartCommand};
 use sinew_protocol::subject::Operation;
@@ -13,14 +13,15 @@ use crate::state::{ShardConfig, ShardState};
 use crate::takeover_note::{MAX_ITEM_DEATHS, TakeoverNote, WorkItem};
 
 impl ShardState {
-    /// Decodes a message of the shard's streams, or refuses it if it ended the owners of the shard.
+    /// Decodes a message of the shard's streams, or rejects it if it crashed the shard's owners.
     pub fn decode_with_care(&self, note: &TakeoverNote, message: &InboxMessage<'_>) -> PendingInput {
         let is_refused = self.refuses(note, &message.work_item());
         if is_refused { self.refuse_condemned(message) } else { self.decode(message) }
     }
 
-    /// Returns true if messages of a condemned item are refused. A condemned execution that is open was opened after that, by
-    /// another message: it needs its results, and if it ends the owner again, the next one suspects it anew.
+    /// Returns true if messages of a condemned item are rejected. An open condemned execution was
+    /// opened afterwards, by another message, and needs its results. If it crashes an owner again,
+    /// the next owner suspects it again.
     pub(crate) fn refuses(&self, note: &TakeoverNote, item: &WorkItem) -> bool {
         let is_open = matches!(item, WorkItem::Execution(execution) if self.table.known(execution).is_some());
         note.is_condemned(item) && !is_open
@@ -77,8 +78,9 @@ impl ShardState {
         }
     }
 
-    /// Decodes a start by request; `reply` is the subject for the answer. `None` if it cannot be used, is not of this shard or
-    /// has a stored input: then the caller has to store it as a command, where it is quarantined or reaches its owner.
+    /// Decodes a start by request; `reply` is the subject for the answer. Returns `None` if it is
+    /// unusable, not for this shard, or has a stored input. The caller then stores it as a command,
+    /// which is quarantined or reaches its owner.
     pub fn decode_start_request(
         &self,
         caller: &Token,
@@ -88,7 +90,8 @@ impl ShardState {
         reply: String,
     ) -> Option<PendingInput> {
         let Ok(Command::Start(start)) = Command::read(Operation::Start, id, body) else { return None };
-        // A stored input may be large; commands wait for it in the stream, and requests would wait in memory.
+        // A stored input may be large: commands wait for it in the stream, but requests would wait
+        // in memory.
         if !self.config.holds(&start.execution) || start.input_artifact.is_some() {
             return None;
         }
@@ -97,7 +100,7 @@ impl ShardState {
         Some(self.decode_start(start))
     }
 
-    /// Refuses a message that ended the owners of its shard, without a look at what it names.
+    /// Rejects a message that crashed the shard's owners, without a lookup.
     pub(crate) fn refuse_condemned(&self, message: &InboxMessage<'_>) -> PendingInput {
         let config = &*self.config;
         let text = format!("{MAX_ITEM_DEATHS} executors crashed while they processed the message");
@@ -128,7 +131,7 @@ impl ShardState {
             start.program = Err(fault);
             return PendingInput::ready(ShardInput::Start(Box::new(start)));
         }
-        // No record has the id of an open execution, or an id that no execution can have had before.
+        // An open execution has no record, and neither has an id that was never used.
         let is_open = self.table.known(&start.command.execution).is_some();
         let has_record = !is_open && !self.closed_ids.is_new(&start.identity, &start.command);
         let start = Box::new(start);
@@ -202,8 +205,8 @@ fn command_input(command: Command, op: Operation, id: &Token, caller: &Token) ->
     CommandInput { execution, id, caller, op, command, restored: None, refusal: None, results: Vec::new() }
 }
 
-/// Returns true if an executor made the reference to the parent, or if there is none: the result subject carries a token
-/// that only executors can make.
+/// Returns true if an executor created the reference to the parent, or if there is none: only
+/// executors can create the token in the result subject.
 fn proves_parent(config: &ShardConfig, command: &StartCommand) -> bool {
     let Some(parent) = &command.parent else { return true };
     match Subject::parse(&config.namespace, &parent.result_subject) {

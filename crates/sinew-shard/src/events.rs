@@ -24,28 +24,28 @@ use crate::reply::{result_content, result_name};
 use crate::request::{input_name, output_name, plain};
 use crate::usage::activation_usage;
 
-/// Member of a node's `extra` with the fields of events that only its kind has.
+/// Member of a node's `extra` with event fields that only its kind has.
 const EVENT_FIELDS: &str = "event";
-/// Kind of nodes that bring branches together.
+/// Kind of nodes that join branches.
 const JOIN: &str = "join";
 
-/// Ids of tasks of attempts, as an owner has made them.
+/// Cached ids of the attempts' tasks.
 pub(crate) type KnownTasks = HashMap<(ActivationId, u32), (ActivationKey, TaskId)>;
 
-/// Ids that events name.
+/// Ids in events.
 #[derive(Clone, Copy)]
 struct EventIds<'a> {
     execution: &'a ExecutionId,
-    /// Tasks whose ids need not be made again: each takes two hashes.
+    /// Tasks with known ids, because computing each takes two hashes.
     known: Option<&'a KnownTasks>,
 }
 
-/// Events of one fact that was just applied, in order.
+/// Returns the events of a fact that was just applied, in order.
 pub fn project(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<MeshMessage> {
     project_ids(ctx, EventIds { execution, known: None }, fact)
 }
 
-/// As [`project`], with ids of tasks that are known.
+/// Like [`project`], with cached task ids.
 pub(crate) fn project_known(
     ctx: &AdapterContext<'_>,
     execution: &ExecutionId,
@@ -67,7 +67,8 @@ fn project_ids(ctx: &AdapterContext<'_>, ids: EventIds<'_>, fact: &Fact) -> Vec<
             }
             .into(),
         ],
-        // Work for others begins with its first task, so that a skipped node never names a task that nobody has.
+        // An agent's or workflow's node starts with its first task, so that a skipped node never
+        // names a task that was not sent.
         Fact::Began { act } if !asks(&ctx.node_of(*act).op) => vec![started(ctx, ids, *act).into()],
         Fact::Dispatched { act, ask, .. }
             if asks(&ctx.node_of(*act).op) && !ask.is_evaluation() && ctx.act(*act).tasks() == 1 =>
@@ -90,7 +91,8 @@ fn started(ctx: &AdapterContext<'_>, ids: EventIds<'_>, act: ActivationId) -> Wo
     let one = ctx.act(act);
     let node = ctx.node_of(act);
     let (node_id, node_type) = (label(ctx, act), node.kind.clone());
-    // Fields of single kinds of node (cases, branches, wait_for, …) are left in `extra.event` by the dialect.
+    // The dialect stores fields of specific node kinds (cases, branches, wait_for, …) in
+    // `extra.event`.
     let told = node.extra.get(EVENT_FIELDS).and_then(Value::as_object).and_then(|told| {
         let mut told = told.clone();
         told.insert("node_id".into(), json!(node_id));
@@ -121,12 +123,12 @@ fn started(ctx: &AdapterContext<'_>, ids: EventIds<'_>, act: ActivationId) -> Wo
     data
 }
 
-/// Whether a node gives its work to an agent or a workflow.
+/// Returns whether a node calls an agent or a workflow.
 const fn asks(op: &NodeOperation) -> bool {
     matches!(op, NodeOperation::Agent | NodeOperation::Workflow)
 }
 
-/// Id of the first task of an activation. Attempts before it were evaluations of scripts.
+/// Returns the id of an activation's first task. Earlier attempts were evaluations of scripts.
 fn first_task(ctx: &AdapterContext<'_>, ids: EventIds<'_>, act: ActivationId) -> String {
     let replies = &ctx.act(act).replies;
     let is_evaluation =
@@ -166,25 +168,25 @@ fn ended(ctx: &AdapterContext<'_>, ids: EventIds<'_>, act: ActivationId) -> Vec<
     events
 }
 
-/// Branch of a conditional, which says only what its condition was.
+/// Returns the branch of a conditional, which only provides the value of its condition.
 fn chosen_branch(ctx: &AdapterContext<'_>, act: ActivationId, holds: bool) -> Option<String> {
     let fields = ctx.node_of(act).extra.get(EVENT_FIELDS)?;
     let branch = fields.get(if holds { "true_branch" } else { "false_branch" })?;
     branch.as_str().map(str::to_owned)
 }
 
-/// An input or output of an execution or of one of its nodes that events name by artifact.
+/// An input or output of an execution or node that events name by artifact.
 #[derive(Clone, Debug)]
 pub struct ValueArtifact {
-    /// The node; none for the execution itself.
+    /// The node; `None` for the execution itself.
     pub node: Option<String>,
     /// Name and version.
     pub artifact: ArtifactRef,
-    /// The content, which is JSON.
+    /// The JSON content.
     pub value: Value,
 }
 
-/// Returns every value that events of an execution name by artifact and no agent stored, in order.
+/// Returns all values, in order, that events of an execution name by artifact and no agent stored.
 pub fn value_artifacts(ctx: &AdapterContext<'_>, execution: &ExecutionId) -> Vec<ValueArtifact> {
     let ids = EventIds { execution, known: None };
     let of = |node: Option<String>, artifact: Option<ArtifactRef>, value: Value| {
@@ -226,7 +228,7 @@ fn node_input(ctx: &AdapterContext<'_>, ids: EventIds<'_>, act: ActivationId) ->
     handed_input(ctx, act, &label)
 }
 
-/// The artifact of the input of a map, fork, join or loop.
+/// Returns the artifact of the input of a map, fork, join or loop.
 fn handed_input(ctx: &AdapterContext<'_>, act: ActivationId, label: &str) -> Option<ArtifactRef> {
     let node = ctx.node_of(act);
     let label = plain(label, 100);
@@ -240,11 +242,13 @@ fn handed_input(ctx: &AdapterContext<'_>, act: ActivationId, label: &str) -> Opt
     artifact_ref(&name, ctx.act(act).ordinal)
 }
 
-/// Returns the input that a node was given, once it began: of an agent or a workflow the input of its task, of a map its
-/// items, of a join the output of each node that has arrived, of a fork or a loop the output of the node before it.
+/// Returns the input of a started node: for an agent or a workflow the input of its task, for a map
+/// its items, for a join the output of each node that has arrived, for a fork or a loop the output
+/// of the preceding node.
 ///
-/// A fork or a loop that follows several nodes has an object of their outputs. One that follows none has its item, or the
-/// input of the execution. `None` for other nodes, and for work that was not dispatched.
+/// A fork or a loop that follows several nodes gets an object of their outputs; one that follows
+/// none gets its item, or the input of the execution. Returns `None` for other nodes, and for work
+/// that was not dispatched.
 pub fn given_input(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<Value> {
     let one = ctx.act(act);
     let node = ctx.node_of(act);
@@ -253,7 +257,7 @@ pub fn given_input(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<Value>
         op if asks(op) => one.last_task().map(|ask| Value::clone(&ask.input)),
         _ if one.began_at.is_none() => None,
         NodeOperation::Map { .. } => {
-            // A map that could not read its items was given none, a map of no items an empty list.
+            // A map with unreadable items has no input; a map without items has an empty list.
             let items = one.children.as_ref().map(|children| {
                 Value::Array(children.list.iter().map(|child| Value::clone(&child.item)).collect())
             });
@@ -275,7 +279,7 @@ pub fn given_input(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<Value>
     }
 }
 
-/// Values of the live tokens that an activation was made of, by the label of the node that sent each.
+/// Returns the values of an activation's live tokens, by the label of the sending node.
 fn arrived_outputs(ctx: &AdapterContext<'_>, act: ActivationId) -> Map<String, Value> {
     let tokens = ctx.act(act).inputs.iter();
     tokens
@@ -283,12 +287,13 @@ fn arrived_outputs(ctx: &AdapterContext<'_>, act: ActivationId) -> Map<String, V
         .collect()
 }
 
-/// The artifact of the input of a node of this name, whose first task is this one.
+/// Returns the artifact of the input of a node with this name, whose first task is this one.
 fn artifact_of_input(label: &str, first_task: &str) -> Option<ArtifactRef> {
     Some(ArtifactRef { name: input_name(label, first_task)?, version: Some(0) })
 }
 
-/// The output of a node that works: an agent, or one that brings the outputs of others together.
+/// Returns the output artifact of a node with an output: an agent, or one that combines the outputs
+/// of others.
 fn node_output(ctx: &AdapterContext<'_>, ids: EventIds<'_>, act: ActivationId) -> Option<ArtifactRef> {
     let one = ctx.act(act);
     one.output.as_ref().filter(|_| one.end == Some(ActivationEnd::Succeeded))?;
@@ -309,7 +314,7 @@ fn artifact_ref(name: &str, version: u32) -> Option<ArtifactRef> {
     Some(ArtifactRef { name: ArtifactName::parse(name).ok()?, version: Some(version) })
 }
 
-/// The artifact that holds an activation's output: the first its last reply named.
+/// Returns the artifact with an activation's output: the first in its last reply.
 fn output_artifact(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<ArtifactRef> {
     let reply = ctx.act(act).last_reply()?.result.as_ref().ok()?;
     ArtifactRef::deserialize(reply.artifacts.first()?).ok()

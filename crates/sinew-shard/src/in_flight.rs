@@ -14,34 +14,34 @@ use crate::outgoing::Outgoing;
 /// A commit that is being appended.
 pub(crate) struct CommitInFlight {
     pub(crate) commit: Commit,
-    /// Effects that were not worded yet.
+    /// Effects that are not encoded yet.
     pub(crate) effects: Vec<Effect>,
     pub(crate) outgoing: Vec<Outgoing>,
     pub(crate) shown: Vec<ShownEffect>,
 }
 
 impl CommitInFlight {
-    /// Returns a commit with the effects that follow from it.
+    /// Creates a commit with the effects that follow from it.
     pub(crate) fn new(commit: Commit, effects: Vec<Effect>) -> Self {
         Self { commit, effects, outgoing: Vec::new(), shown: Vec::new() }
     }
 }
 
-/// An effect that is shown, once its commit is stored.
+/// An effect that is published after its commit is stored.
 pub(crate) enum ShownEffect {
-    /// Facts for measurements, with their events.
+    /// Facts for metrics, with their events.
     Facts { execution: ExecutionId, facts: Vec<Fact>, events: Vec<ShardReport> },
     /// A verdict.
     Verdict(ShardReport),
 }
 
-/// Observer of stored facts, for measurements.
+/// Observer of stored facts, for metrics.
 pub trait FactObserver {
-    /// Sees one fact after its commit was stored; `at` is the time of its decision.
+    /// Observes one fact after its commit was stored; `at` is the time of its decision.
     fn observe(&mut self, ctx: &AdapterContext<'_>, meta: &ExecutionMeta, at: Time, fact: &Fact);
 }
 
-/// A report about a stored commit, for people and programs that watch.
+/// A report about a stored commit for observers.
 #[derive(Clone, Debug)]
 pub enum ShardReport {
     /// An event of an execution.
@@ -55,7 +55,7 @@ pub enum ShardReport {
         /// The event.
         message: Box<MeshMessage>,
     },
-    /// A callee of a node waits for a person, or does not any more.
+    /// A callee of a node starts or stops waiting for a person.
     PersonWait {
         /// Constant properties of the execution.
         meta: Arc<ExecutionMeta>,
@@ -63,7 +63,7 @@ pub enum ShardReport {
         place: (usize, usize),
         /// When the fact was decided, in milliseconds since 1970 UTC.
         at: Time,
-        /// The node whose callee it is, with its place in maps and loops.
+        /// The node that called it, with its position in maps and loops.
         node: String,
         /// The question; `None` if the callee waits for no person.
         wait: Option<Arc<PersonWait>>,

@@ -60,22 +60,22 @@ pub struct InboxMessage<'a> {
 }
 
 impl InboxMessage<'_> {
-    /// Returns the piece of work that the message is about. Reads nothing of the body.
+    /// Returns the work item of the message, without reading its body.
     pub fn work_item(&self) -> WorkItem {
         WorkItem::of_message(self.subject, self.stream.as_str(), self.seq)
     }
 }
 
-/// An input that a shard's owner decides about.
+/// An input for a shard's owner.
 #[derive(Debug)]
 pub enum ShardInput {
-    /// A start, with everything that it names.
+    /// A start, with everything that it references.
     Start(Box<StartInput>),
     /// Any other command.
     Command(Box<CommandInput>),
-    /// The end of a task.
+    /// The result of a task.
     TaskResult(Box<ResultInput>),
-    /// A report of a callee, proved to be an executor's.
+    /// A callee's report, with a valid proof that an executor sent it.
     CalleeWait(Box<WaitReport>),
     /// An execution is archived and its task answered.
     Archived {
@@ -101,7 +101,7 @@ impl ShardInput {
         }
     }
 
-    /// Returns the result of a task as an input, with messages about the work.
+    /// Returns a task's result as an input, with log messages.
     pub fn task_result_with_logs(
         execution: ExecutionId,
         task: TaskId,
@@ -123,7 +123,7 @@ impl ShardInput {
         Self::TaskResult(Box::new(input))
     }
 
-    /// Returns the result of a task as an input.
+    /// Returns a task's result as an input.
     pub fn task_result(
         execution: ExecutionId,
         task: TaskId,
@@ -134,7 +134,7 @@ impl ShardInput {
     }
 }
 
-/// A start, with everything that it names.
+/// A start, with everything that it references.
 #[derive(Debug)]
 pub struct StartInput {
     pub(crate) command: StartCommand,
@@ -144,15 +144,15 @@ pub struct StartInput {
     pub(crate) program: Result<Program, Fault>,
     pub(crate) input: Result<Value, Fault>,
     pub(crate) traceparent: Option<String>,
-    /// Whether an executor made the reference to the parent.
+    /// Whether an executor created the reference to the parent.
     pub(crate) is_parent_proved: bool,
-    /// Subject for the answer to a request; `None` for a start from the stream of commands.
+    /// Subject for the answer to a request; `None` for a start from the command stream.
     pub(crate) reply: Option<String>,
-    /// Whether the same start has begun an execution that is closed.
+    /// Whether the same start created an execution that is closed.
     pub(crate) is_closed: bool,
 }
 
-/// Any command but a start.
+/// Any command except a start.
 #[derive(Debug)]
 pub struct CommandInput {
     pub(crate) execution: ExecutionId,
@@ -160,26 +160,26 @@ pub struct CommandInput {
     pub(crate) caller: Token,
     pub(crate) op: Operation,
     pub(crate) command: Command,
-    /// The execution, if it is closed and to be retried, or held and to be taken up again.
+    /// The execution, if it is closed and to be retried, or held and to be resumed.
     pub(crate) restored: Option<Result<ActiveExecution, Fault>>,
-    /// Why the command is refused, whatever it asks.
+    /// Reason why the command is rejected regardless of its content.
     pub(crate) refusal: Option<Fault>,
-    /// Results that came while the execution was held.
+    /// Results that arrived while the execution was held.
     pub(crate) results: Vec<ResultInput>,
 }
 
-/// The end of a task.
+/// The result of a task.
 #[derive(Debug)]
 pub struct ResultInput {
-    /// The execution that asked.
+    /// The execution of the task.
     pub execution: ExecutionId,
     /// The task.
     pub task: TaskId,
     /// Agent that answered.
     pub agent: Token,
-    /// The answer, or why there is none.
+    /// The reply, or the reason why it failed.
     pub result: Result<TaskReply, Fault>,
-    /// Tokens and cost that a failed attempt told; null if it told none.
+    /// Tokens and cost reported by a failed attempt; null if none.
     pub usage: Value,
     /// Milliseconds of work, if the agent reports them.
     pub worked_ms: Option<u64>,
@@ -191,16 +191,16 @@ pub struct ResultInput {
     pub(crate) closed: Option<Box<ActiveExecution>>,
 }
 
-/// Why a message is set aside.
+/// Reason why a message is quarantined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuarantineReason {
-    /// The operator code.
+    /// The error code.
     pub code: &'static str,
     /// Description of the defect. It may quote the message.
     pub text: String,
 }
 
-/// A question to a store. The shell asks until there is an answer.
+/// A lookup in a store. The shell retries until there is an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// The record of a closed execution.
@@ -214,15 +214,15 @@ pub enum Lookup {
     },
     /// The program of a plan, by its digest.
     Plan(String),
-    /// A value in the store of artifacts, by its address.
+    /// A value in the artifact store, by its address.
     Value(String),
     /// The stored result of a task.
     Result {
-        /// The execution that asked.
+        /// The execution of the task.
         execution: ExecutionId,
         /// The task.
         task: TaskId,
-        /// The agent that was asked.
+        /// The agent that was called.
         agent: Token,
     },
 }
@@ -240,14 +240,14 @@ pub enum Found {
     Result(Result<Option<Bytes>, Fault>),
 }
 
-/// A message that is being made an input.
+/// A message that is being converted to an input.
 #[derive(Debug)]
 pub struct PendingInput {
     pub(crate) quarantine: Option<QuarantineReason>,
     pub(crate) step: IntakeStep,
 }
 
-/// A stage on the way from a message to an input.
+/// A stage of converting a message to an input.
 #[derive(Debug)]
 pub(crate) enum IntakeStep {
     Ready(ShardInput),
@@ -255,14 +255,15 @@ pub(crate) enum IntakeStep {
     StartRecord(Box<StartInput>),
     StartProgram(Box<StartInput>),
     StartValue(Box<StartInput>),
-    /// Reads the record of a closed execution that is to be retried.
+    /// Reads the record of a closed execution to be retried.
     CommandRecord(Box<CommandInput>),
-    /// Folds an execution that is taken up again.
+    /// Folds an execution to be resumed.
     CommandPlan(Box<CommandInput>, Box<StoredExecution>),
-    /// Reads the results that came while the execution was held, and the value that the last one names.
+    /// Reads the results that arrived while the execution was held, and the value that the last one
+    /// names.
     CommandResults(Box<CommandInput>, Vec<(TaskId, Token)>, Option<Box<PendingInput>>),
     ResultValue(Box<ResultInput>, Box<NodeResult>),
-    /// Reads the record of a closed execution, for the usage of a result that came late.
+    /// Reads the record of a closed execution to count the usage of a late result.
     LateRecord(Box<ResultInput>),
     LatePlan(Box<ResultInput>, Box<StoredExecution>),
 }
@@ -277,12 +278,12 @@ impl PendingInput {
         Self { quarantine, step: IntakeStep::Ready(ShardInput::Nothing) }
     }
 
-    /// Returns why the message is set aside; the shell does that before anything else.
+    /// Returns why the message is quarantined; the shell handles this first.
     pub fn take_quarantine(&mut self) -> Option<QuarantineReason> {
         self.quarantine.take()
     }
 
-    /// Returns what has to be looked up next; `None` if the input is complete.
+    /// Returns the next lookup, or `None` if the input is complete.
     pub fn lookup(&self) -> Option<Lookup> {
         Some(match &self.step {
             IntakeStep::Ready(_) => return None,
@@ -311,7 +312,8 @@ impl PendingInput {
         })
     }
 
-    /// Takes the answer to [`PendingInput::lookup`]. An answer to another question counts as a fault of the store.
+    /// Takes the answer to [`PendingInput::lookup`]. An answer to another lookup counts as a fault
+    /// of the store.
     pub fn supply(&mut self, found: Found) {
         let ready = IntakeStep::Ready(ShardInput::Nothing);
         self.step = match (std::mem::replace(&mut self.step, ready), found) {
@@ -375,7 +377,7 @@ impl PendingInput {
         };
     }
 
-    /// Returns the input; nothing while a look-up is open.
+    /// Returns the input; [`ShardInput::Nothing`] while a lookup is pending.
     pub fn finish(self) -> ShardInput {
         match self.step {
             IntakeStep::Ready(input) => input,
@@ -397,7 +399,7 @@ fn stored_result(
             with_result(command, tasks, Box::new(result))
         }
         Ok(None) => next_result(command, tasks),
-        // Without its results the execution could wait for good, so it stays held.
+        // Without its results the execution could wait forever, so it stays held.
         Err(fault) => {
             command.refusal = Some(fault);
             IntakeStep::Ready(ShardInput::Command(command))
@@ -405,7 +407,7 @@ fn stored_result(
     }
 }
 
-/// Keeps a result once it is complete.
+/// Stores a complete result.
 fn with_result(
     mut command: Box<CommandInput>,
     tasks: Vec<(TaskId, Token)>,
@@ -427,7 +429,7 @@ fn next_result(command: Box<CommandInput>, tasks: Vec<(TaskId, Token)>) -> Intak
     IntakeStep::CommandResults(command, tasks, None)
 }
 
-/// Compares a start with the closed execution of its id: an id stays with its execution.
+/// Compares a start with the closed execution of the same id: an id is never reused.
 fn compared(mut start: Box<StartInput>, record: Result<Option<Box<ExecutionRecord>>, Fault>) -> IntakeStep {
     let same = match record {
         Ok(Some(_)) if seeded_bug!(ClosedIdBeginsAgain) => Ok(false),
@@ -450,7 +452,8 @@ fn compared(mut start: Box<StartInput>, record: Result<Option<Box<ExecutionRecor
 }
 
 impl PendingInput {
-    /// Returns the result of a task as a pending input; an output that lies elsewhere has to be looked up.
+    /// Returns a task's result as a pending input; an output that is stored elsewhere has to be
+    /// looked up.
     pub fn of_result(execution: ExecutionId, task: TaskId, agent: Token, mut result: NodeResult) -> Self {
         let logs = std::mem::take(&mut result.logs);
         let usage = if result.fault.is_some() { std::mem::take(&mut result.usage) } else { Value::Null };
@@ -475,7 +478,7 @@ impl PendingInput {
         }
     }
 
-    /// The same for an execution that is not open: of the result only the usage counts.
+    /// Converts the result for a closed execution: only its usage counts.
     pub(crate) fn of_closed(self) -> Self {
         let step = match self.step {
             IntakeStep::Ready(ShardInput::TaskResult(result)) => {
@@ -494,7 +497,7 @@ impl PendingInput {
         Self { step, ..self }
     }
 
-    /// Decodes the proved result of a task.
+    /// Decodes a task's result after its proof was checked.
     pub(crate) fn of_stored_result(
         body: &[u8],
         execution: &ExecutionId,
@@ -505,7 +508,7 @@ impl PendingInput {
         match read_stored_result(body, &task) {
             Ok(result) => Self::of_result(execution, task, agent, result),
             Err(bad) => {
-                // The task's sender is proved: what it sent is its answer, and a bad one.
+                // The sender is proved, so an unreadable result is the agent's invalid answer.
                 let text = format!("cannot read the agent's result: {bad}");
                 let is_bad_message = bad.code() == BadMessage::CODE;
                 let code = if is_bad_message { code::MESSAGE_MEANINGLESS.as_str() } else { bad.code() };
@@ -518,7 +521,7 @@ impl PendingInput {
     }
 }
 
-/// Reads a result of this task, in whichever form the agent was asked.
+/// Reads the result of this task, in either format that an agent may use.
 fn read_stored_result(body: &[u8], task: &TaskId) -> Result<NodeResult, BadMessage> {
     if !is_node_message(body) {
         return read_result_bytes(body).and_then(|result| of_task(result, task));
@@ -532,7 +535,7 @@ fn read_stored_result(body: &[u8], task: &TaskId) -> Result<NodeResult, BadMessa
     }
 }
 
-/// Returns a result that names the task it answers. A result that names another task was meant for another.
+/// Returns a result if it names this task. A result that names another task is rejected.
 pub fn of_task(result: NodeResult, task: &TaskId) -> Result<NodeResult, BadMessage> {
     if result.task == task.as_str() {
         return Ok(result);
@@ -541,7 +544,8 @@ pub fn of_task(result: NodeResult, task: &TaskId) -> Result<NodeResult, BadMessa
     Err(BadMessage::Field { kind: "task".to_owned(), reason })
 }
 
-/// Returns an agent's result as the engine takes it, or gives it back if the output lies elsewhere.
+/// Converts an agent's result for the engine, or returns it unchanged if the output is stored
+/// elsewhere.
 pub fn reply_at_hand(result: NodeResult) -> Result<Result<TaskReply, Fault>, Box<NodeResult>> {
     if let Some(fault) = result.fault {
         return Ok(Err(fault));

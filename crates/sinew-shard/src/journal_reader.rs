@@ -23,13 +23,13 @@ pub struct JournalReader {
     refused: VecDeque<(ExecutionId, Verdict)>,
     /// Children that could not be started and whose parents may have no answer.
     rejected: IndexMap<ExecutionId, RejectedChild>,
-    /// Plans that are needed.
+    /// Digests of the required plans.
     plans: HashSet<String>,
     entries: u64,
 }
 
 impl JournalReader {
-    /// Returns up to where inputs are part of the commits that were read.
+    /// Returns the positions up to which the commits include the inputs.
     pub const fn positions(&self) -> Positions {
         self.positions
     }
@@ -45,7 +45,8 @@ impl JournalReader {
         refused.map(|(_, verdict)| verdict.clone()).collect()
     }
 
-    /// Returns one row for every open execution. `program` gives the program of a plan by its digest.
+    /// Returns one row for every open execution. `program` returns the program of a plan by its
+    /// digest.
     pub fn summaries(self, program: impl Fn(&str) -> Option<Program>) -> Vec<Summary> {
         let missing = || Fault::error(UNREADABLE, "its plan is not in the store");
         let (mut table, stored) = self.into_parts(usize::MAX);
@@ -56,12 +57,12 @@ impl JournalReader {
         table.summaries()
     }
 
-    /// Returns the digests of the plans that open executions have named.
+    /// Returns the digests of the open executions' plans.
     pub fn plans(&self) -> impl Iterator<Item = &str> {
         self.plans.iter().map(String::as_str)
     }
 
-    /// Returns the number of entries that were read.
+    /// Returns the number of entries read.
     pub const fn entry_count(&self) -> u64 {
         self.entries
     }
@@ -109,21 +110,22 @@ impl JournalReader {
         }
     }
 
-    /// Marks an execution that no owner may take up; returns false if it is not open.
+    /// Marks an execution as held; returns false if it is not open.
     pub(crate) fn hold(&mut self, execution: &ExecutionId, hold: ExecutionHold) -> bool {
         let Some(stored) = self.stored.get_mut(execution) else { return false };
         stored.hold = Some(hold);
         true
     }
 
-    /// Returns a table without executions, and the executions that are open.
+    /// Returns a table without executions, and the open executions.
     pub(crate) fn into_parts(self, memory_limit_bytes: usize) -> (ExecutionTable, Vec<StoredExecution>) {
         let table = ExecutionTable::new(self.refused, self.rejected, memory_limit_bytes);
         (table, self.stored.into_values().collect())
     }
 }
 
-/// Returns the child that could not be started, if the entry is of one: it has the reason, and no rounds.
+/// Returns the child that could not be started, if this is its entry: it has a reason and no
+/// rounds.
 fn rejected_child(entry: &Entry, first: u64) -> Option<RejectedChild> {
     let (Some(meta), Some(reason), []) = (&entry.meta, &entry.hold, entry.rounds.as_slice()) else {
         return None;

@@ -1,4 +1,4 @@
-//! The shards of one executor: which loops run, why a loop stops, and what follows its end.
+//! The shards of one executor: which loops run, why a loop stops, and what happens after it ends.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -7,57 +7,58 @@ use std::time::Duration;
 use crate::bug::seeded_bug;
 use crate::membership::{FleetView, LeaseWatch, ShardShare, rebalance};
 
-/// Pause before a shard is opened again that could not be opened or was lost.
+/// Delay before a shard that failed to open or was lost is opened again.
 pub const REOPEN_PAUSE: Duration = Duration::from_millis(500);
 
-/// How the loop of a shard ended.
+/// Reason why a shard's loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopEnd {
-    /// It was stopped, and has handed over.
+    /// It was stopped, and completed its handover.
     Drained,
     /// Another executor has written to the journal.
     Fenced,
-    /// The broker could not be used.
+    /// The broker was unusable.
     Lost,
     /// It panicked.
     Died,
 }
 
-/// A step that the shell takes for its shards.
+/// An action of the shell on its shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ManagerAction {
-    /// Begin the loop of a shard.
+    /// Start the loop of a shard.
     Open {
         /// The shard.
         shard: u32,
-        /// Pause before it opens.
+        /// Delay before it opens.
         pause: Duration,
-        /// Whether the loop before ended in a panic.
+        /// Whether the previous loop panicked.
         died: bool,
     },
-    /// Stop the loop of a shard; its end is told by [`ShardManager::handle_end`].
+    /// Stop the loop of a shard; [`ShardManager::handle_end`] receives its end.
     Stop(u32),
-    /// Try to record this executor as the owner; the outcome is told by [`ShardManager::handle_claimed`].
+    /// Try to record this executor as the owner; [`ShardManager::handle_claimed`] receives the
+    /// result.
     Claim {
         /// The shard.
         shard: u32,
-        /// Revision that the record must have.
+        /// Expected revision of the record.
         revision: u64,
     },
-    /// Give the shard back in the record, if it is still this executor's.
+    /// Release the shard in the record, if this executor still owns it.
     Release(u32),
-    /// Read the owner in the record; the answer is told by [`ShardManager::handle_owner`].
+    /// Read the owner in the record; [`ShardManager::handle_owner`] receives the result.
     ReadOwner(u32),
 }
 
 /// The loop of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ShardLoop {
-    /// It was told to stop.
+    /// Whether it was requested to stop.
     is_stopping: bool,
-    /// The record names another owner, so the shard is not this executor's to release.
+    /// The record names another owner, so this executor must not release the shard.
     is_reassigned: bool,
-    /// It stops only to be opened again, with positions in streams that were made anew.
+    /// It stops only to be reopened, with positions in recreated streams.
     restarts: bool,
 }
 
@@ -68,23 +69,25 @@ pub struct ShardManager {
     shards: NonZeroU32,
     watch: LeaseWatch,
     loops: BTreeMap<u32, ShardLoop>,
-    /// Ended loops whose record is being read, with whether the executor wanted to leave the shard.
+    /// Ended loops whose record is being read, with whether the executor intended to leave the
+    /// shard.
     unsure: BTreeMap<u32, bool>,
 }
 
 impl ShardManager {
-    /// Returns the manager of an executor without shards.
+    /// Creates the manager of an executor without shards.
     pub fn new(owner: impl Into<String>, shards: NonZeroU32, lease: Duration) -> Self {
         let (loops, unsure) = (BTreeMap::new(), BTreeMap::new());
         Self { owner: owner.into(), shards, watch: LeaseWatch::new(lease), loops, unsure }
     }
 
-    /// Returns the shards whose loops run.
+    /// Returns the shards with a running loop.
     pub fn shards(&self) -> impl Iterator<Item = u32> {
         self.loops.keys().copied()
     }
 
-    /// Takes a poll of the bucket: takes or gives shards so that all executors have the same number. `now` is monotonic.
+    /// Handles a poll of the bucket: claims or releases shards so that all executors have the same
+    /// number. `now` is monotonic.
     pub fn handle_fleet(&mut self, now: Duration, view: &FleetView) -> Vec<ManagerAction> {
         let living = self.watch.living(now, &view.members);
         let ShardShare { keep, claim, release } = rebalance(&view.owners, &living, &self.owner, self.shards);
@@ -93,12 +96,13 @@ impl ShardManager {
             if self.loops.contains_key(&shard) || self.unsure.contains_key(&shard) {
                 self.stop(shard, &mut actions);
             } else if !seeded_bug!(UnservedShardKept) {
-                // The record is of a process of the same name: without a loop that ends, nothing else would release it.
+                // A process of the same name owns the record: without a loop that ends, nothing
+                // else would release it.
                 self.release(shard, &mut actions);
             }
         }
-        // An executor that was taken for dead continues to write until it loses a race. A busy one wins all races and
-        // keeps the new owner out, so the record decides which of the two stops.
+        // An executor that was considered dead writes until it loses a race. A busy one wins all
+        // races and keeps the new owner out, so the record decides which of them stops.
         for (shard, (owner, _)) in &view.owners {
             if owner.as_ref().is_some_and(|owner| *owner != self.owner)
                 && let Some(one) = self.loops.get_mut(shard)
@@ -107,14 +111,14 @@ impl ShardManager {
                 self.stop(*shard, &mut actions);
             }
         }
-        // An executor that was restarted under its own name finds shards that are recorded as its.
+        // An executor that restarted under its own name finds shards recorded for it.
         for shard in keep {
             if !self.loops.contains_key(&shard) && !self.unsure.contains_key(&shard) {
                 self.open(shard, Duration::ZERO, false, &mut actions);
             }
         }
         for (shard, revision) in claim {
-            // A loop may run without being recorded, after the recorded owner has given up.
+            // A loop may run without being recorded, after the recorded owner released the shard.
             if self.loops.get(&shard).is_none_or(|one| !one.is_stopping) {
                 actions.push(ManagerAction::Claim { shard, revision });
             }
@@ -122,13 +126,14 @@ impl ShardManager {
         actions
     }
 
-    /// Returns when to poll the bucket next, at the latest, so that a dead executor's shards are taken as soon as its lease
-    /// has ended; `None` if no executor was seen. On the clock of [`ShardManager::handle_fleet`].
+    /// Returns the latest time for the next poll of the bucket, so that a dead executor's shards
+    /// are claimed as soon as its lease has expired; `None` if no executor was seen. On the clock
+    /// of [`ShardManager::handle_fleet`].
     pub fn next_poll(&self) -> Option<Duration> {
         self.watch.next_end()
     }
 
-    /// Takes the outcome of a claim.
+    /// Handles the result of a claim.
     pub fn handle_claimed(&mut self, shard: u32, won: bool) -> Vec<ManagerAction> {
         let mut actions = Vec::new();
         if won && !self.loops.contains_key(&shard) {
@@ -138,8 +143,8 @@ impl ShardManager {
         actions
     }
 
-    /// Stops all loops, to open the shards again: a stream was made anew, so sequences begin at one again, and tasks that
-    /// were stored have to be sent again.
+    /// Stops all loops to reopen the shards: a stream was recreated, so its sequences restart at
+    /// one, and stored tasks have to be sent again.
     pub fn handle_new_stream(&mut self) -> Vec<ManagerAction> {
         let mut actions = Vec::new();
         for (shard, one) in &mut self.loops {
@@ -151,7 +156,7 @@ impl ShardManager {
         actions
     }
 
-    /// Stops all loops for good. The executor leaves once [`ShardManager::shards`] is empty.
+    /// Stops all loops permanently. The executor leaves once [`ShardManager::shards`] is empty.
     pub fn leave(&mut self) -> Vec<ManagerAction> {
         let mut actions = Vec::new();
         for (shard, one) in &mut self.loops {
@@ -161,13 +166,13 @@ impl ShardManager {
         actions
     }
 
-    /// Takes the end of a loop.
+    /// Handles the end of a loop.
     pub fn handle_end(&mut self, shard: u32, end: LoopEnd) -> Vec<ManagerAction> {
         let mut actions = Vec::new();
         let Some(one) = self.loops.remove(&shard) else { return actions };
         let is_leaving = one.is_stopping && !one.restarts;
         if one.is_reassigned {
-            // The record is another's, or by now this executor's again: then the shard is opened anew.
+            // Another executor owns the record, or this one again: then the shard is reopened.
             return actions;
         }
         match end {
@@ -185,7 +190,8 @@ impl ShardManager {
         actions
     }
 
-    /// Takes the recorded owner of a shard whose loop was fenced; `None` if there is none or the record cannot be read.
+    /// Handles the recorded owner of a shard whose loop was fenced; `None` if there is none or the
+    /// record is unreadable.
     pub fn handle_owner(&mut self, shard: u32, owner: Option<&str>) -> Vec<ManagerAction> {
         let mut actions = Vec::new();
         let Some(is_leaving) = self.unsure.remove(&shard) else { return actions };

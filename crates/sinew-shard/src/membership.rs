@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crate::bug::seeded_bug;
 
-/// Owners of shards, with the revision that a claim must name. A shard that was never owned is not in it.
+/// Owners of shards, with the revision for a claim. Shards that were never owned are absent.
 pub type ShardOwners = BTreeMap<u32, (Option<String>, u64)>;
 
-/// The executors' bucket at one moment.
+/// Content of the executors' bucket at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetView {
     /// Last heartbeat of each executor.
@@ -26,42 +26,44 @@ pub struct FleetView {
 pub struct LastHeartbeat {
     /// Changes with every heartbeat.
     pub revision: u64,
-    /// How long the executor had been silent at the newest heartbeat in the bucket, by the broker's clock.
+    /// Time without heartbeats before the bucket's newest heartbeat, by the broker's clock.
     pub silent: Duration,
 }
 
-/// Tells living executors from dead ones by their heartbeats.
+/// Distinguishes live executors from dead ones by their heartbeats.
 ///
-/// Compares no two clocks: silence is measured on this process's monotonic clock, and for an executor that is seen for the
-/// first time on the broker's. Heartbeats that nobody polled were not missed: after an outage of the broker, the first
-/// executor that comes back must not take the others for dead.
+/// It does not compare clocks: time without heartbeats is measured on this process's monotonic
+/// clock, and for a new executor on the broker's. Heartbeats that were not polled do not count as
+/// missed: after an outage of the broker, the first executor that reconnects must not consider the
+/// others dead.
 #[derive(Clone, Debug)]
 pub struct LeaseWatch {
     lease: Duration,
     heard: HashMap<String, SeenMember>,
-    /// When the bucket was polled last.
+    /// Time of the last poll of the bucket.
     polled: Option<Duration>,
 }
 
-/// When an executor was heard.
+/// Last observed heartbeat of an executor.
 #[derive(Clone, Copy, Debug)]
 struct SeenMember {
     revision: u64,
-    /// When this revision was first seen here.
+    /// Time at which this process first saw the revision.
     at: Duration,
-    /// How long it had been silent then.
+    /// Time without heartbeats at that moment.
     before: Duration,
-    /// Whether it was taken for alive at the last poll.
+    /// Whether it was considered live at the last poll.
     lived: bool,
 }
 
 impl LeaseWatch {
-    /// Returns a watch that takes an executor for dead after so much silence. Poll much more often than that.
+    /// Creates a watch that considers an executor dead after this time without heartbeats. Poll
+    /// much more frequently than that.
     pub fn new(lease: Duration) -> Self {
         Self { lease, heard: HashMap::new(), polled: None }
     }
 
-    /// Returns the executors that live. `now` is monotonic time since any fixed moment.
+    /// Returns the live executors. `now` is monotonic time since any fixed moment.
     pub fn living(&mut self, now: Duration, members: &BTreeMap<String, LastHeartbeat>) -> Vec<String> {
         let was_blind =
             self.polled.replace(now).is_some_and(|polled| now.saturating_sub(polled) >= self.lease / 2);
@@ -82,7 +84,8 @@ impl LeaseWatch {
         living
     }
 
-    /// Returns when the first lease ends of those that live, unless they are heard before; `None` if none lives.
+    /// Returns when the first lease of a live executor expires without another heartbeat; `None` if
+    /// no executor is live.
     pub fn next_end(&self) -> Option<Duration> {
         let end = |heard: &SeenMember| heard.at + self.lease.saturating_sub(heard.before);
         self.heard.values().filter(|heard| heard.lived).map(end).min()
@@ -92,18 +95,19 @@ impl LeaseWatch {
 /// Changes that an executor should make to its shards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShardShare {
-    /// Shards that it owns and keeps. One that it does not work on is left from a process of the same name: its loop
-    /// must begin.
+    /// Shards that it owns and keeps. A shard without a running loop was owned by an earlier
+    /// process of the same name, so its loop must start.
     pub keep: Vec<u32>,
-    /// Shards to take, with the revision that the claim names.
+    /// Shards to claim, with the revision for the claim.
     pub claim: Vec<(u32, u64)>,
     /// Shards to hand over.
     pub release: Vec<u32>,
 }
 
-/// Returns the even share of one living executor, with as few shards moved as can be.
+/// Returns the even share of one live executor, moving as few shards as possible.
 ///
-/// All executors that see the same come to the same shares, so that claims rarely meet; when two meet, one loses.
+/// Executors with the same view compute the same shares, so that claims rarely collide; in a
+/// collision, one loses.
 pub fn rebalance(owners: &ShardOwners, living: &[String], me: &str, shards: NonZeroU32) -> ShardShare {
     let mut lists: BTreeMap<&str, Vec<u32>> = living.iter().map(|id| (id.as_str(), Vec::new())).collect();
     let mut free = Vec::new();
@@ -117,7 +121,7 @@ pub fn rebalance(owners: &ShardOwners, living: &[String], me: &str, shards: NonZ
     if !lists.contains_key(me) {
         return ShardShare::default();
     }
-    // Executors with the most shards keep the remainder, so that no shard moves without need.
+    // Executors with the most shards get the remainder, so that no shard moves unnecessarily.
     let (least, odd) = (shards.get() as usize / lists.len(), shards.get() as usize % lists.len());
     let mut order: Vec<(&str, usize)> = lists.iter().map(|(id, list)| (*id, list.len())).collect();
     order.sort_by(|(a, many), (b, more)| more.cmp(many).then(a.cmp(b)));

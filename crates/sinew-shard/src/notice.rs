@@ -3,14 +3,14 @@
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, TaskId, Token};
 
-/// One observation.
+/// An observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShardNotice {
-    /// An execution began.
+    /// An execution started.
     Started(ExecutionId),
-    /// A start was given again.
+    /// A start was repeated.
     StartRepeated(ExecutionId),
-    /// A command was decided.
+    /// A command was accepted or rejected.
     CommandDecided {
         /// The execution that the command names.
         execution: ExecutionId,
@@ -18,32 +18,32 @@ pub enum ShardNotice {
         operation: Operation,
         /// Caller of the command.
         caller: Token,
-        /// Whether it was done.
+        /// Whether it was accepted.
         accepted: bool,
     },
-    /// A result came for a task that is over, or for an execution that is not open.
+    /// A result arrived for a completed task, or for an execution that is not open.
     ResultLate {
         /// The execution that the result names.
         execution: ExecutionId,
         /// The task.
         task: TaskId,
     },
-    /// A result came from an agent that was not asked.
+    /// A result arrived from an agent that was not called.
     ResultForeign {
         /// The execution that the result names.
         execution: ExecutionId,
         /// The task.
         task: TaskId,
-        /// The agent that answered.
+        /// The agent that sent the result.
         agent: Token,
     },
-    /// The workflow's code broke on a result, and on the failure that was to replace it.
+    /// The workflow's code panicked on a result, and on the failure that was to replace it.
     ResultUnusable {
         /// The execution.
         execution: ExecutionId,
         /// The task.
         task: TaskId,
     },
-    /// Evicted executions were folded again, so many.
+    /// Number of evicted executions that were folded again.
     ExecutionsLoaded(u64),
 }

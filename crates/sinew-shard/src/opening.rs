@@ -23,7 +23,7 @@ use crate::stored::StoredExecution;
 use crate::takeover_guard::TakeoverGuard;
 use crate::takeover_note::{MAX_ITEM_DEATHS, WorkItem};
 
-/// A shard whose journal was read and that is not open yet.
+/// A shard whose journal was read, and which is not open yet.
 #[derive(Debug)]
 pub struct ShardOpening {
     state: ShardState,
@@ -34,7 +34,7 @@ pub struct ShardOpening {
     is_empty: bool,
 }
 
-/// An execution that was set aside because it ended its owners.
+/// An execution that was held because it crashed its owners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionHeld {
     /// The execution.
@@ -44,8 +44,8 @@ pub struct ExecutionHeld {
 }
 
 impl ShardOpening {
-    /// Begins the opening of a shard whose journal ends at `position` and has so many bytes. `positions` are the places
-    /// behind which the streams are read.
+    /// Starts opening a shard whose journal ends at `position` and has `journal_bytes` bytes. The
+    /// streams are read after `positions`.
     pub fn new(
         config: Arc<ShardConfig>,
         mut reader: JournalReader,
@@ -84,17 +84,18 @@ impl ShardOpening {
         PendingCommit { after, body: self.claim.clone(), entries }
     }
 
-    /// Takes the place in the journal at which the claim was stored.
+    /// Records the sequence of the stored claim in the journal.
     pub fn handle_claimed(&mut self, sequence: u64) {
         self.state.handle_claimed(sequence);
     }
 
-    /// Returns executions that this opening has set aside.
+    /// Returns the executions that this opening has held.
     pub fn held(&self) -> &[ExecutionHeld] {
         &self.held
     }
 
-    /// Returns answers to parents whose children could not be started. The last owner may not have sent them.
+    /// Returns answers to parents whose children could not be started, which the last owner may not
+    /// have sent.
     pub fn rejected_children(&self) -> Vec<Outgoing> {
         let rejected = self.state.table.rejected();
         let message =
@@ -102,28 +103,29 @@ impl ShardOpening {
         rejected.map(message).collect()
     }
 
-    /// Returns true if there is nothing to fold; then a stale note has to be cleared.
+    /// Returns true if no execution has to be folded; a stale note then has to be cleared.
     pub fn is_without_work(&self) -> bool {
         self.is_empty
     }
 
-    /// Returns the care, to note work in hand.
+    /// Returns the takeover guard, to note work in progress.
     pub fn guard(&mut self) -> &mut TakeoverGuard {
         &mut self.guard
     }
 
-    /// Returns the items of the next group, to be noted before [`ShardOpening::fold_group`]; `None` if all are folded.
+    /// Returns the items of the next group, to be noted before [`ShardOpening::fold_group`]; `None`
+    /// if all are folded.
     pub fn next_group(&self) -> Option<Vec<WorkItem>> {
         Some(self.groups.front()?.iter().map(item_of).collect())
     }
 
-    /// Returns the digests of the plans of the next group, each as often as it is named.
+    /// Returns the digests of the next group's plans, with repetitions.
     pub fn group_plans(&self) -> Vec<String> {
         self.groups.front().into_iter().flatten().map(|stored| stored.meta.plan.clone()).collect()
     }
 
-    /// Folds the next group. If a plan cannot be loaded, its executions wait for an operator, and the shard opens all the
-    /// same. Returns the messages to send again.
+    /// Folds the next group. If a plan cannot be loaded, its executions are held, and the shard
+    /// still opens. Returns the messages to send again.
     pub fn fold_group(&mut self, program: impl Fn(&str) -> Option<Program>) -> Vec<Outgoing> {
         for stored in self.groups.pop_front().unwrap_or_default() {
             let plan = stored.meta.plan.clone();
@@ -133,7 +135,7 @@ impl ShardOpening {
         std::iter::from_fn(|| self.state.poll_outgoing()).collect()
     }
 
-    /// Ends the opening.
+    /// Completes the opening.
     pub fn finish(self) -> (ShardState, TakeoverGuard) {
         (self.state, self.guard)
     }
@@ -147,7 +149,7 @@ fn missing_plan(digest: &str) -> Fault {
     Fault::error(UNREADABLE, format!("plan {digest} is not in the store"))
 }
 
-/// Takes executions that ended their owners out of the work.
+/// Holds executions that crashed their owners.
 fn hold_condemned(reader: &mut JournalReader, guard: &mut TakeoverGuard) -> Vec<ExecutionHeld> {
     let reason = format!("{MAX_ITEM_DEATHS} executors crashed while they processed the execution");
     let mut held = Vec::new();

@@ -1,4 +1,4 @@
-//! Messages of stored commits, as the shell sends them.
+//! Messages of stored commits, for the shell to send.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::bug::seeded_bug;
 use crate::call::Call;
 use crate::usage::execution_usage;
 
-/// One message to send. Repeating it does no harm: all ids are the same.
+/// A message to send. Repeating it is idempotent, because all ids are the same.
 #[derive(Clone, Debug)]
 pub enum Outgoing {
     /// A task for an agent or a workflow.
@@ -25,7 +25,7 @@ pub enum Outgoing {
         call: Call,
         /// Constant properties of the execution.
         meta: Arc<ExecutionMeta>,
-        /// Names of the workflows above, outermost first.
+        /// Names of the calling workflows, outermost first.
         chain: Vec<String>,
     },
     /// Scripts to evaluate.
@@ -35,19 +35,19 @@ pub enum Outgoing {
         /// Caller of the execution.
         caller: Token,
     },
-    /// An evaluation that is given up.
+    /// A cancelled evaluation.
     CancelEvaluation {
         /// Its task.
         task: TaskId,
     },
-    /// A task of an agent or a workflow that is given up.
+    /// A cancelled task of an agent or a workflow.
     CancelTask {
         /// The task.
         call: Call,
     },
-    /// An execution has ended: archive its record, then answer the task that it was started by.
+    /// An execution has ended: archive its record, then answer the task that started it.
     Finish {
-        /// All that is known of the execution.
+        /// The complete record.
         record: Box<ExecutionRecord>,
         /// How it ended.
         outcome: ExecutionOutcome,
@@ -55,17 +55,17 @@ pub enum Outgoing {
         started: u64,
         /// When it ended, in milliseconds since 1970 UTC.
         ended: u64,
-        /// Number of this end of the execution: only the archive of the newest one closes the execution.
+        /// Number of this end of the execution: only archiving the newest one closes the execution.
         end_number: u32,
-        /// Model calls behind it.
+        /// Model calls of the execution.
         usage: ModelTotals,
         /// True if no agent was called and every output was null.
         is_dry_run: bool,
-        /// The last report to the task during which the execution was started, if it ever waited for a person. The end of
-        /// the execution does not answer that task.
+        /// The last wait report to the task that started the execution, if it ever waited for a
+        /// person. The end of the execution does not answer that task.
         wait_report: Option<Box<WaitReport>>,
     },
-    /// A report to the task that an execution works for: a person is waited for, or not any more.
+    /// A report to the execution's task: it starts or stops waiting for a person.
     WaitReport(Box<WaitReport>),
     /// The answer to a start by request.
     StartAnswer {
@@ -73,26 +73,26 @@ pub enum Outgoing {
         execution: ExecutionId,
         /// Subject for the answer.
         reply: String,
-        /// How the start was decided.
+        /// The decision on the start.
         decision: StartDecision,
     },
-    /// A sub-workflow could not be started: its task has to be answered.
+    /// A sub-workflow could not be started, so its task has to be answered.
     ChildStartRejected {
         /// Constant properties that the execution would have had.
         meta: Box<ExecutionMeta>,
-        /// Why it could not be started.
+        /// Reason why it could not be started.
         fault: Fault,
     },
 }
 
-/// How a start by request was decided.
+/// Decision on a start by request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartDecision {
-    /// The execution began.
+    /// The execution started.
     Begun,
-    /// The same start had begun it before.
+    /// The same start already started it.
     Known,
-    /// It does not begin; code and reason.
+    /// It was rejected; code and reason.
     Refused(String),
 }
 
@@ -144,7 +144,8 @@ impl Outgoing {
     }
 }
 
-/// Returns true if a workflow answers a task; `is_deployed` knows the names of workflows that are deployed as agents.
+/// Returns true if a workflow processes a task; `is_deployed` knows the names of workflows deployed
+/// as agents.
 pub fn is_for_workflow(call: &Call, is_deployed: impl Fn(&str) -> bool) -> bool {
     match &call.ask.target {
         RequestTarget::Workflow(_) => true,
@@ -153,13 +154,13 @@ pub fn is_for_workflow(call: &Call, is_deployed: impl Fn(&str) -> bool) -> bool 
     }
 }
 
-/// Returns the id of the execution that answers a task.
+/// Returns the id of the execution that processes a task.
 pub fn child_id(call: &Call) -> ExecutionId {
     let attempt = if seeded_bug!(ChildIdNotDerived) { child_number() } else { call.key.attempt };
     ExecutionId::child(&call.execution, &call.activation, attempt)
 }
 
-/// Returns another number each time: the id of a child that does not follow from its task.
+/// Returns a different number each time, for a child's id that is not derived from its task.
 #[cfg(test)]
 fn child_number() -> u32 {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -172,8 +173,8 @@ const fn child_number() -> u32 {
     0
 }
 
-/// Returns the start of the execution that answers a task. The input is either a value or lies in an artifact at an
-/// address; the end of the execution goes to `result_subject`.
+/// Returns the start of the execution that processes a task. The input is a value or an artifact's
+/// address; the end of the execution is sent to `result_subject`.
 pub fn child_start(
     call: &Call,
     meta: &ExecutionMeta,
@@ -214,7 +215,8 @@ pub fn callee_cancel(execution: ExecutionId) -> Command {
     Command::Cancel(CancelCommand { execution, reason: "its caller gave it up".to_owned() })
 }
 
-/// Returns the command that takes a report to the owner of the caller, and its id: the same report has the same id.
+/// Returns the command with a report for the caller's owner, and its id: equal reports have equal
+/// ids.
 pub fn wait_command(report: WaitReport, key: &ResultKey) -> (Token, Command) {
     let id = Token::of(&format!("{}-{}", report.callee, report.number));
     (id, Command::Wait(Box::new(report.prove(key))))
@@ -231,7 +233,7 @@ pub fn result_subject(shards: NonZeroU32, key: &ResultKey, call: &Call, agent: &
     }
 }
 
-/// Returns the end of a sub-workflow as the result of the task that it answers.
+/// Returns the end of a sub-workflow as the result of its task.
 pub fn child_result(outcome: &ExecutionOutcome) -> Result<Value, Fault> {
     match outcome.status {
         TerminalStatus::Success => Ok(outcome.output.as_deref().cloned().unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! The wait of an execution for a person, as its callers see it.
+//! An execution's wait for a person, as its callers see it.
 
 use sinew_engine::{AdapterContext, OpenWait, WaitingFor, people_waits};
 use sinew_protocol::journal::ExecutionMeta;
@@ -6,13 +6,14 @@ use sinew_protocol::person_wait::{MAX_PEOPLE, PersonWait, shorten_prompt};
 
 use crate::call::label;
 
-/// Returns the oldest question that an execution or one of its callees waits for; `None` if no person is waited for.
+/// Returns the oldest question that an execution or one of its callees waits for, or `None` if they
+/// wait for no person.
 pub fn person_wait(meta: &ExecutionMeta, ctx: &AdapterContext<'_>) -> Option<PersonWait> {
     let place = (&meta.execution, meta.workflow.as_str());
     person_wait_in(place, ctx)
 }
 
-/// As [`person_wait`], for an execution of this id and workflow.
+/// Like [`person_wait`], for an execution with this id and workflow.
 pub fn person_wait_in(
     (execution, workflow): (&sinew_protocol::ExecutionId, &str),
     ctx: &AdapterContext<'_>,
@@ -40,7 +41,7 @@ pub fn person_wait_in(
     }
 }
 
-/// Number of questions behind one reason of waiting.
+/// Number of questions that one wait represents.
 fn questions(wait: &OpenWait) -> u32 {
     match wait.what {
         WaitingFor::CalleePerson { more, .. } => more.saturating_add(1),

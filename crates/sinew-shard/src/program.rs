@@ -6,17 +6,17 @@ use std::sync::Arc;
 use sinew_engine::{Adapter, IndexedPlan, Machine, RoundJournal};
 use sinew_plan::{Plan, PlanError};
 
-/// A plan with the adapter of its dialect.
+/// A plan with its dialect's adapter.
 #[derive(Clone)]
 pub struct Program {
-    /// The plan, checked and indexed.
+    /// The validated and indexed plan.
     pub graph: Arc<IndexedPlan>,
-    /// Its dialect's adapter.
+    /// The adapter of its dialect.
     pub adapter: &'static dyn Adapter,
 }
 
 impl Program {
-    /// Checks the plan and pairs it with its adapter.
+    /// Checks the plan and combines it with its adapter.
     pub fn new(plan: Plan, adapter: &'static dyn Adapter) -> Result<Self, PlanError> {
         Ok(Self { graph: Arc::new(IndexedPlan::new(Arc::new(plan))?), adapter })
     }
@@ -26,7 +26,7 @@ impl Program {
         Machine::new(Arc::clone(&self.graph), self.adapter)
     }
 
-    /// The workflow's name.
+    /// Returns the workflow's name.
     pub fn name(&self) -> &str {
         &self.graph.plan().name
     }
@@ -48,17 +48,17 @@ pub struct Library {
 }
 
 impl Library {
-    /// Adds a program under its workflow's name; gives back the one that had the name.
+    /// Adds a program under its workflow's name; returns the program that it replaces.
     pub fn insert(&mut self, program: Program) -> Option<Program> {
         self.programs.insert(program.name().to_owned(), program)
     }
 
-    /// The program of this name.
+    /// Returns the program with this name.
     pub fn get(&self, name: &str) -> Option<&Program> {
         self.programs.get(name)
     }
 
-    /// All programs, by name.
+    /// Iterates over all programs by name.
     pub fn iter(&self) -> impl Iterator<Item = &Program> {
         self.programs.values()
     }

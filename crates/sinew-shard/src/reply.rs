@@ -1,4 +1,4 @@
-//! The answer to a request: how a workflow was called, and how its end answers the call.
+//! The reply to a request: how a workflow was called, and how its end answers the call.
 
 use serde_json::{Map, Value, json};
 use sinew_engine::{ExecutionOutcome, TerminalStatus};
@@ -8,20 +8,20 @@ use sinew_protocol::a2a::{
 use sinew_protocol::artifact::{ArtifactName, ArtifactRef, ArtifactUri, BadArtifact};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeResultData};
 
-/// Types of the data part that asks for a structured answer, in both vocabularies.
+/// Types of the data part that requests a structured reply, in both vocabularies.
 const REQUESTS: [&str; 2] = ["structured_invocation_request", "workflow_node_request"];
 
-/// Where an execution's input is.
+/// Location of an execution's input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WorkflowInput {
-    /// In an artifact, which must be read.
+    /// In an artifact, which has to be read.
     Artifact(ArtifactUri),
     /// In the message itself.
     Value(Value),
 }
 
-/// The input in the parts of a request: the first artifact, else the first data that is not the request itself,
-/// else the text as `{"text": …}`, else an empty object.
+/// Returns the input in the parts of a request: the first artifact, otherwise the first data part
+/// except the request itself, otherwise the text as `{"text": …}`, otherwise an empty object.
 pub fn input(parts: &[Part]) -> Result<WorkflowInput, BadArtifact> {
     let address = parts.iter().find_map(|part| match &part.content {
         PartContent::Url(url) if url.starts_with("artifact://") => Some(url),
@@ -43,7 +43,8 @@ fn is_request(data: &Value) -> bool {
     data.get("type").and_then(Value::as_str).is_some_and(|kind| REQUESTS.contains(&kind))
 }
 
-/// Whether the sender wants a structured result beside the text: it sent a request part, or is an agent itself.
+/// Returns whether the sender expects a structured result in addition to text: it sent a request
+/// part, or is an agent itself.
 pub fn wants_result(parts: &[Part], reply_to: Option<&str>) -> bool {
     parts.iter().filter_map(part_data).any(is_request)
         || reply_to.is_some_and(|subject| {
@@ -51,26 +52,26 @@ pub fn wants_result(parts: &[Part], reply_to: Option<&str>) -> bool {
         })
 }
 
-/// How an execution answers the task it was started by.
+/// The end of an execution, as the reply to the task that started it.
 #[derive(Clone, Debug)]
 pub struct Ending<'a> {
     /// The workflow's name.
     pub workflow: &'a str,
-    /// The task that is answered.
+    /// The task to answer.
     pub task: &'a str,
     /// Its context.
     pub session: &'a str,
     /// How the execution ended.
     pub outcome: &'a ExecutionOutcome,
-    /// Where [`result_content`] was stored.
+    /// Location of the stored [`result_content`].
     pub artifact: ArtifactRef,
-    /// True to answer with a structured result too: see [`wants_result`].
+    /// Whether the reply includes a structured result: see [`wants_result`].
     pub structured: bool,
-    /// The words of that result.
+    /// Vocabulary of that result.
     pub vocabulary: Vocabulary,
 }
 
-/// Name of the artifact that holds a result: `{workflow}_{4 hex}_result.json`.
+/// Returns the name of the artifact with a result: `{workflow}_{4 hex}_result.json`.
 pub fn result_name(workflow: &str, execution: &str) -> Result<ArtifactName, BadArtifact> {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
     let workflow: String = workflow.chars().take(200).map(safe).collect();
@@ -78,7 +79,7 @@ pub fn result_name(workflow: &str, execution: &str) -> Result<ArtifactName, BadA
     ArtifactName::parse(&format!("{workflow}_{}_result.json", &digest[..4]))
 }
 
-/// Returns the content of that artifact: the bare output, or `{status, message}`.
+/// Returns the content of that artifact: the plain output, or `{status, message}`.
 pub fn result_content(outcome: &ExecutionOutcome) -> Value {
     match outcome.status {
         TerminalStatus::Success => outcome.output.as_deref().cloned().unwrap_or_default(),
@@ -86,7 +87,7 @@ pub fn result_content(outcome: &ExecutionOutcome) -> Value {
     }
 }
 
-/// The final task.
+/// Returns the final task.
 pub fn task(ending: &Ending<'_>) -> Task {
     let Ending { workflow, outcome, artifact, .. } = ending;
     let (state, text) = match outcome.status {

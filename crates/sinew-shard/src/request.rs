@@ -11,7 +11,7 @@ use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 
 use crate::call::Call;
 
-/// On whose behalf an execution asks.
+/// Sender of an execution's requests.
 #[derive(Clone, Debug, Default)]
 pub struct Sender {
     /// Owner of the stored input: the workflow's name on the mesh.
@@ -22,7 +22,7 @@ pub struct Sender {
     pub session: String,
     /// The task that the execution answers.
     pub task: String,
-    /// The words of the message.
+    /// Vocabulary of the message.
     pub vocabulary: Vocabulary,
 }
 
@@ -40,7 +40,7 @@ pub struct CardSchemas<'a> {
 pub struct Request {
     /// The message.
     pub message: SendMessageRequest,
-    /// Name and content of the input artifact (version 0); none for agents that take one text.
+    /// Name and content of the input artifact (version 0); `None` for agents that accept one text.
     pub input: Option<(ArtifactRef, Value)>,
 }
 
@@ -49,7 +49,7 @@ const REMINDER: &str = "Save your result as an artifact and end your last messag
      «result:artifact=<your_artifact_name>:<version> status=success». If you cannot do the work, end with \
      «result:status=error message=\"<why>\"». Without a marker the work counts as failed.";
 
-/// The message that asks an agent for a task.
+/// Returns the message that requests a task from an agent.
 pub fn request(call: &Call, sender: &Sender, card: CardSchemas<'_>) -> Request {
     let ask = &call.ask;
     let task = call.task.as_str();
@@ -95,18 +95,19 @@ pub fn request(call: &Call, sender: &Sender, card: CardSchemas<'_>) -> Request {
     Request { message, input }
 }
 
-/// Returns the name of the artifact that holds the input of a task.
+/// Returns the name of the artifact with a task's input.
 pub(crate) fn input_name(label: &str, task: &str) -> Option<ArtifactName> {
     ArtifactName::parse(&format!("input_{}_{}.json", plain(label, 60), plain(task, 120))).ok()
 }
 
-/// Returns the suggested name of the artifact of a result: `{workflow}_{node}_{last 8 of the task}.json`.
+/// Returns the suggested name of a result's artifact:
+/// `{workflow}_{node}_{last 8 of the task}.json`.
 pub fn output_name(workflow: &str, label: &str, task: &str) -> String {
     let tail = task.char_indices().rev().nth(7).map_or(task, |(at, _)| &task[at..]);
     format!("{}_{}_{}.json", plain(workflow, 60), plain(label, 60), plain(tail, 8))
 }
 
-/// A text as part of a file name, at most so many characters.
+/// Converts a text to a part of a file name, up to this number of characters.
 pub(crate) fn plain(text: &str, most: usize) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' };
     if text.is_ascii() {
@@ -115,13 +116,14 @@ pub(crate) fn plain(text: &str, most: usize) -> String {
     text.chars().take(most).map(safe).collect()
 }
 
-/// An agent whose input is exactly `{text: string}` reads messages, not files.
+/// Returns whether an agent's input is exactly `{text: string}`: such an agent reads messages, not
+/// files.
 fn takes_one_text(schema: &Value) -> bool {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return false };
     properties.len() == 1 && properties.get("text").is_some_and(|text| text["type"] == "string")
 }
 
-/// The input as one text: `query`, else `text`, else a line per member.
+/// Returns the input as one text: `query`, otherwise `text`, otherwise a line per member.
 fn as_text(input: &Value) -> String {
     let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let Some(members) = input.as_object() else { return word(input) };

@@ -9,7 +9,7 @@ use sinew_protocol::command::StartCommand;
 use sinew_protocol::journal::{ExecutionMeta, ParentRef};
 use sinew_protocol::{Fault, Token};
 
-/// Properties that identify a start, beside its id.
+/// Properties that identify a start, in addition to its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartIdentity {
     origin: StartOrigin,
@@ -17,20 +17,20 @@ pub struct StartIdentity {
     digest: String,
 }
 
-/// Where a start comes from.
+/// Origin of a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum StartOrigin {
     /// The caller in the command's subject.
     Client(Token),
-    /// A call at a workflow's endpoint, made by this caller and passed on by an executor.
+    /// A caller's request to a workflow's endpoint, forwarded by an executor.
     Endpoint(Token),
-    /// A task of another execution, passed on by an executor.
+    /// A task of another execution, forwarded by an executor.
     Parent(ParentRef),
 }
 
 impl StartIdentity {
-    /// Reads the identity of a start. `caller` is the caller whom the executor believes; `proved` says whether the
-    /// command's parent is proved. A `behalf` that does not hold has been removed before.
+    /// Returns the identity of a start. `caller` is the authenticated caller; `proved` states
+    /// whether the command's parent is proved. An invalid `behalf` was already removed.
     pub fn of(command: &StartCommand, caller: &Token, proved: bool) -> Self {
         let origin = match (&command.parent, &command.behalf) {
             (Some(parent), _) if proved => StartOrigin::Parent(parent.clone()),
@@ -40,9 +40,10 @@ impl StartIdentity {
         Self { origin, workflow: command.workflow.clone(), digest: command.digest() }
     }
 
-    /// Checks that a client's id is its own: chosen by hand, or made from its key.
+    /// Checks that a client may use its id: chosen manually, or derived from its key.
     ///
-    /// Without this check a stranger could take the id that another caller's key is going to make.
+    /// Without this check another caller could take the id that will be derived from a caller's
+    /// key.
     pub fn check_id(&self, command: &StartCommand, namespace: &str) -> Result<(), Fault> {
         let StartOrigin::Client(caller) = &self.origin else { return Ok(()) };
         let own = match command.idempotency_key {
@@ -57,14 +58,15 @@ impl StartIdentity {
         Err(Fault::invalid(code::START_ID_WITHOUT_PROOF.as_str(), text))
     }
 
-    /// Checks that the execution that has the id already was begun by this same start.
+    /// Checks that the existing execution with this id was started by the same start.
     pub fn compare(&self, known: &ExecutionMeta) -> Result<(), Fault> {
         let same = match (&self.origin, &known.parent) {
             (StartOrigin::Parent(parent), Some(above)) => {
                 parent.execution == above.execution && parent.task == above.task
             }
             (StartOrigin::Parent(_), None) | (_, Some(_)) => false,
-            // The id of a message names the request: another content under the same id is a repetition.
+            // The id of a message identifies the request: different content under the same id is a
+            // repetition.
             (StartOrigin::Endpoint(caller), None) => {
                 *caller == known.caller && self.workflow == known.workflow
             }
@@ -85,12 +87,12 @@ impl StartIdentity {
         Err(Fault::invalid(code::EXECUTION_ID_OF_OTHER_START.as_str(), text))
     }
 
-    /// Returns true for a start of a client, which names its caller's key.
+    /// Returns true for a start of a client that names its caller's key.
     pub(crate) fn is_client(&self) -> bool {
         matches!(self.origin, StartOrigin::Client(_))
     }
 
-    /// Returns the digest that the execution keeps.
+    /// Returns the digest that the execution stores.
     pub fn into_digest(self) -> String {
         self.digest
     }

@@ -29,10 +29,10 @@ use crate::stored::StoredExecution;
 use crate::table::ExecutionTable;
 use crate::timer_check::{DueTask, HandInTime, InboxEnds};
 
-/// Bytes of executions that one commit journals again.
+/// Maximum size of executions that one commit journals again.
 const COMPACTION_STEP_BYTES: usize = 512 * 1024;
 
-/// Constant properties of a shard and of its owner.
+/// Constant properties of a shard and its owner.
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
     /// Number of the shard.
@@ -43,11 +43,11 @@ pub struct ShardConfig {
     pub namespace: String,
     /// The executor that owns the shard.
     pub owner: Token,
-    /// Key of the tokens that results carry.
+    /// Key of the tokens in results.
     pub key: ResultKey,
-    /// Journals smaller than this many bytes are never compacted.
+    /// Minimum journal size for compaction, in bytes.
     pub compaction_threshold_bytes: usize,
-    /// Estimated bytes that active executions of the shard may take; others are evicted.
+    /// Estimated memory limit of the shard's active executions, in bytes; idle ones are evicted.
     pub memory_limit_bytes: usize,
 }
 
@@ -58,16 +58,16 @@ impl ShardConfig {
     }
 }
 
-/// Check of an output against the schema of its task or of its agent's card.
+/// Checks an output against the schema of its task or its agent's card.
 pub trait OutputCheck {
-    /// Returns the fault of an output that breaks its schema.
+    /// Returns the fault of an output that violates its schema.
     fn check(&self, ask: &TaskRequest, output: &SharedJson) -> Result<(), Fault>;
 }
 
 /// A commit to append to the journal.
 #[derive(Clone, Debug)]
 pub struct PendingCommit {
-    /// Position of the journal that the commit comes after: the fence against other writers.
+    /// Expected last position of the journal, which fences other writers.
     pub after: u64,
     /// The commit (`sinew.v1.Commit`).
     pub body: Bytes,
@@ -75,7 +75,7 @@ pub struct PendingCommit {
     pub entries: usize,
 }
 
-/// Share of a journal that no open execution needs, by estimate.
+/// Estimated size of a journal and the part that open executions do not need.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CompactionState {
     /// Bytes written since old messages were removed.
@@ -84,7 +84,7 @@ pub(crate) struct CompactionState {
     cut: Option<u64>,
 }
 
-/// A shard in the hands of its owner.
+/// State of a shard's owner.
 pub struct ShardState {
     pub(crate) config: Arc<ShardConfig>,
     pub(crate) table: ExecutionTable,
@@ -100,15 +100,15 @@ pub struct ShardState {
     compaction: CompactionState,
     /// The commit that is being appended.
     pub(crate) in_flight: Option<CommitInFlight>,
-    /// Effects of the stored commit that are shown.
+    /// Effects of the stored commit to publish.
     pub(crate) shown: Vec<ShownEffect>,
-    /// When the newest inputs were decided.
+    /// Time at which the newest inputs were decided.
     pub(crate) now: Time,
     is_lost: bool,
 }
 
 impl ShardState {
-    /// Returns the state of a shard whose journal was read up to `position`.
+    /// Creates the state of a shard whose journal was read up to `position`.
     pub(crate) fn new(
         config: Arc<ShardConfig>,
         table: ExecutionTable,
@@ -134,13 +134,13 @@ impl ShardState {
         }
     }
 
-    /// Takes the place in the journal of the owner's first commit.
+    /// Records the journal position of the owner's first commit.
     pub(crate) fn handle_claimed(&mut self, sequence: u64) {
         self.position = sequence;
     }
 
-    /// Takes the place of a message in its stream: the next commit says that the message is part of the journal.
-    /// `stored_at` is when the server stored it, in milliseconds since 1970 UTC; 0 if that is not known.
+    /// Records a message's position in its stream: the next commit includes the message.
+    /// `stored_at` is when the server stored it, in milliseconds since 1970 UTC; 0 if unknown.
     pub fn handle_position(&mut self, stream: InputStream, seq: u64, stored_at: u64) {
         let positions = &mut self.positions;
         let (position, stored) = match stream {
@@ -163,7 +163,8 @@ impl ShardState {
                 let results = std::mem::take(&mut command.results);
                 let execution = command.execution.clone();
                 self.handle_command(now, *command);
-                // They came while the execution was held, and count if it is not held any more.
+                // Results that arrived while the execution was held count once it is no longer
+                // held.
                 let results = results.into_iter().filter(|_| self.table.held_one(&execution).is_none());
                 for result in results.collect::<Vec<_>>() {
                     self.handle_result(now, result, schemas);
@@ -181,14 +182,15 @@ impl ShardState {
         }
     }
 
-    /// Takes note that an outage has ended: for `hand_in_ms` milliseconds, no timer fires that ends the work of an agent on a task
-    /// that was sent before. Meanwhile agents hand in the results that they could not store.
+    /// Records the end of an outage: for `hand_in_ms` milliseconds, no timer fires that ends the
+    /// work of an agent on a task sent earlier. During this time agents deliver the results that
+    /// they could not store.
     pub fn handle_outage(&mut self, now: Time, hand_in_ms: Time) {
         self.table.hand_in = HandInTime { from: now, until: now.saturating_add(hand_in_ms) };
     }
 
-    /// Wakes every execution whose deadline had passed when the ends of the inbox were asked for. Does nothing before
-    /// everything up to these ends was handled.
+    /// Wakes every execution whose deadline had passed when the ends of the inbox were read. Does
+    /// nothing until everything up to these ends was handled.
     pub fn handle_timeout(&mut self, ends: &InboxEnds) {
         if !ends.are_reached(&self.positions) {
             return;
@@ -199,7 +201,7 @@ impl ShardState {
         self.table.tick(&mut self.builder, at);
     }
 
-    /// Wakes these executions as [`ShardState::handle_timeout`] does.
+    /// Wakes these executions like [`ShardState::handle_timeout`].
     pub fn handle_timeout_of(&mut self, ends: &InboxEnds, executions: &[ExecutionId]) {
         if !ends.are_reached(&self.positions) {
             return;
@@ -210,15 +212,16 @@ impl ShardState {
         }
     }
 
-    /// Returns the commit of all inputs since the last one, with executions that are journaled again; `None` if there is
-    /// nothing to store. The state takes no further input until [`ShardState::handle_stored`].
+    /// Returns the commit of all inputs since the last one, with executions that are journaled
+    /// again; `None` if nothing has to be stored. The state takes no input until
+    /// [`ShardState::handle_stored`].
     pub fn poll_commit(&mut self) -> Option<PendingCommit> {
         if self.is_lost {
             return None;
         }
         self.compact();
         if self.builder.is_empty() {
-            // Answers to starts that were known need no commit; other effects belong to entries that were taken back.
+            // Answers to repeated starts need no commit; other effects belong to removed entries.
             for effect in std::mem::take(&mut self.builder.effects) {
                 if let Effect::StartDecided { execution, reply, decision } = effect {
                     self.outgoing.push_back(Outgoing::StartAnswer { execution, reply, decision });
@@ -248,7 +251,7 @@ impl ShardState {
         Some(PendingCommit { after, body, entries })
     }
 
-    /// Takes the place in the journal at which the polled commit was stored. Its messages may leave now.
+    /// Records the journal position of the stored commit. Its messages can now be sent.
     pub fn handle_stored(&mut self, sequence: u64) {
         self.prepare();
         let Some(flight) = self.in_flight.take() else { return };
@@ -258,7 +261,7 @@ impl ShardState {
         self.release(flight);
     }
 
-    /// Drops everything: the commit was not stored, and only the journal knows what is true.
+    /// Drops the state: the commit was not stored, so only the journal is valid.
     pub fn handle_lost(&mut self) {
         if seeded_bug!(StateKeptAfterLostAppend) {
             return self.handle_stored(self.position);
@@ -271,7 +274,7 @@ impl ShardState {
         self.table = ExecutionTable::default();
     }
 
-    /// Returns true if the shard has to be opened anew before anything else is done for it.
+    /// Returns true if the shard has to be reopened before any other operation.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
@@ -290,8 +293,8 @@ impl ShardState {
         std::mem::take(&mut self.notices)
     }
 
-    /// Ends a turn: evicts executions above the memory limit. Returns the sequence below which the journal may be purged;
-    /// `None` if it is not worth it yet.
+    /// Ends a turn: evicts executions above the memory limit. Returns the sequence below which the
+    /// journal can be purged, or `None` if a purge is not worthwhile yet.
     pub fn end_turn(&mut self) -> Option<u64> {
         self.table.evict();
         let cut = self.compaction.cut?;
@@ -302,18 +305,18 @@ impl ShardState {
         (keep >= cut).then_some(keep)
     }
 
-    /// Notes that the journal was purged.
+    /// Records that the journal was purged.
     pub fn handle_purged(&mut self) {
         self.compaction = CompactionState { bytes: self.table.size(), cut: None };
     }
 
-    /// Returns when [`ShardState::handle_timeout`] has something to do; `None` without a deadline.
+    /// Returns when [`ShardState::handle_timeout`] is due; `None` without a deadline.
     pub fn next_timeout(&self) -> Option<Time> {
         let due = self.table.next_due();
         if seeded_bug!(TimerFiresEarly) { due.map(|due| due.saturating_sub(5_000)) } else { due }
     }
 
-    /// Returns executions that [`ShardState::handle_timeout_of`] would wake, at most so many.
+    /// Returns up to `most` executions that [`ShardState::handle_timeout_of`] would wake.
     pub fn due_executions(&self, ends: &InboxEnds, most: usize) -> Vec<ExecutionId> {
         if !ends.are_reached(&self.positions) {
             return Vec::new();
@@ -321,7 +324,8 @@ impl ShardState {
         self.table.due_now(ends.at, most)
     }
 
-    /// Returns tasks of agents whose time has run out and that [`ShardState::handle_timeout`] would end now, at most so many.
+    /// Returns up to `most` overdue agents' tasks that [`ShardState::handle_timeout`] would end
+    /// now.
     pub fn due_tasks(&mut self, ends: &InboxEnds, most: usize) -> Vec<DueTask> {
         let mut tasks = Vec::new();
         for execution in self.due_executions(ends, most) {
@@ -335,25 +339,26 @@ impl ShardState {
         tasks
     }
 
-    /// Returns the request that a result answers, if the result counts now and comes from the agent that was asked.
+    /// Returns the request of a result, if the result is accepted now and comes from the called
+    /// agent.
     pub fn request_of(&mut self, result: &ResultInput) -> Option<Arc<TaskRequest>> {
         let active = self.table.load(&result.execution)?;
         let ask = active.task(&result.task).and_then(|(act, attempt)| active.ask(act, attempt))?;
         result.agent.stands_for(ask.target.name()).then(|| Arc::clone(ask))
     }
 
-    /// Returns true if a task was handed out and its answer would count now.
+    /// Returns true if a task was dispatched and its result is accepted now.
     pub fn awaits(&mut self, execution: &ExecutionId, task: &TaskId) -> bool {
         let Some(active) = self.table.load(execution) else { return false };
         active.task(task).is_some_and(|(act, attempt)| active.state().act(act).running == Some(attempt))
     }
 
-    /// Returns the open executions that were created before a time.
+    /// Returns the open executions created before this time.
     pub fn created_before(&self, before: Time) -> Vec<ExecutionId> {
         self.table.created_before(before)
     }
 
-    /// Returns the tasks of an execution that were sent before a time and are not answered.
+    /// Returns an execution's unanswered tasks that were sent before this time.
     pub fn tasks_sent_before(&mut self, execution: &ExecutionId, before: Time) -> Vec<Outgoing> {
         let Some(active) = self.table.load(execution) else { return Vec::new() };
         let is_old = |action: &Action| match action {
@@ -365,14 +370,15 @@ impl ShardState {
         tasks.filter(|task| matches!(task, Outgoing::Task { .. })).collect()
     }
 
-    /// Returns the executions that an agent started during a task and that have not ended, with that task.
+    /// Returns the running executions that an agent started during a task, with that task.
     pub fn callees(&self) -> impl Iterator<Item = (&ExecutionId, &CallingRef)> {
         self.table.callees()
     }
 
-    /// Returns true if the activation that a task belongs to failed or was cancelled, so that nobody needs an execution that
-    /// was started during the task. A later attempt of an activation may wait for what an earlier one has started. `None` if
-    /// the execution is not open in this shard.
+    /// Returns true if the activation of a task failed or was cancelled, so that executions started
+    /// during the task are no longer needed. A later attempt of an activation may wait for an
+    /// execution that an earlier one started. Returns `None` if the execution is not open in this
+    /// shard.
     pub fn has_task_failed(&mut self, calling: &CallingRef) -> Option<bool> {
         if self.table.held_one(&calling.execution).is_some() {
             return Some(false);
@@ -387,12 +393,12 @@ impl ShardState {
         &self.config
     }
 
-    /// Returns up to where inputs are part of the state.
+    /// Returns the positions up to which the state includes the inputs.
     pub fn positions(&self) -> Positions {
         self.positions
     }
 
-    /// Returns the position of the journal as this owner knows it.
+    /// Returns the journal position known to this owner.
     pub fn journal_position(&self) -> u64 {
         self.position
     }
@@ -402,17 +408,17 @@ impl ShardState {
         self.table.summaries()
     }
 
-    /// Returns an open execution as a record shows it; a held one says why.
+    /// Returns an open execution as in its record; a held one includes the reason.
     pub fn shown(&self, execution: &ExecutionId) -> Option<StoredExecution> {
         self.table.shown(execution)
     }
 
-    /// Returns the remembered verdicts on commands for an execution, open or not.
+    /// Returns the remembered verdicts on commands to an execution, open or not.
     pub fn verdicts_of(&self, execution: &ExecutionId) -> Vec<Verdict> {
         self.table.verdicts_of(execution)
     }
 
-    /// Returns the executions that wait for an operator, with the reasons.
+    /// Returns the held executions with the reasons.
     pub fn held(&self) -> impl Iterator<Item = (&StoredExecution, &Fault)> {
         self.table.held()
     }
@@ -422,7 +428,7 @@ impl ShardState {
         self.table.len()
     }
 
-    /// Returns the number of open executions that wait for a person while nothing else goes on.
+    /// Returns the number of open executions that only wait for a person.
     pub fn waiting_count(&self) -> usize {
         self.table.waiting_count()
     }
@@ -432,8 +438,8 @@ impl ShardState {
         self.table.active_count()
     }
 
-    /// Folds a stored execution of the journal and repeats what its facts do not tell the end of. With a hold, or without
-    /// a program, the execution waits for an operator.
+    /// Folds a stored execution of the journal and repeats its outstanding actions. With a hold, or
+    /// without a program, the execution is held.
     pub(crate) fn take_stored(&mut self, stored: StoredExecution, program: Result<Program, Fault>) {
         let outgoing = &mut self.outgoing;
         self.table.take(stored, program, |active| {
@@ -441,13 +447,15 @@ impl ShardState {
                 return;
             }
             outgoing.extend(active.outstanding().into_iter().map(|action| Outgoing::of(active, action)));
-            // The last owner may not have sent the report; that of an ended execution goes with its end.
+            // The last owner may not have sent the report; an ended execution includes it in its
+            // end.
             let report = active.wait_report().filter(|_| !active.state().ended);
             outgoing.extend(report.map(|report| Outgoing::WaitReport(Box::new(report))));
         });
     }
 
-    /// Journals old executions again, a few at a time, once no open execution is likely to need most of the journal.
+    /// Journals old executions again, a few at a time, once open executions probably need only a
+    /// small part of the journal.
     fn compact(&mut self) {
         let CompactionState { bytes, cut } = self.compaction;
         if cut.is_none() && bytes > self.config.compaction_threshold_bytes && bytes > 2 * self.table.size() {

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sinew_protocol::journal::{ExecutionHold, ExecutionMeta, ExecutionRecord, Verdict};
 
-/// Facts of an execution as they stand in the journal.
+/// Facts of an execution as stored in the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredExecution {
-    /// Constant properties; shared with what is being sent for the execution.
+    /// Constant properties, shared with messages of the execution.
     pub meta: Arc<ExecutionMeta>,
     /// Encoded rounds.
     pub rounds: RoundLog,
     /// Verdicts on commands.
     pub verdicts: Vec<Verdict>,
-    /// Sequence of the oldest journal message that holds a part of the execution; 0 before one is stored.
+    /// Sequence of the oldest journal message with a part of the execution; 0 before one is stored.
     pub first: u64,
-    /// Why no owner works on the execution; `None` if one does.
+    /// Reason why the execution is held; `None` if it is not.
     pub hold: Option<ExecutionHold>,
 }
 
@@ -27,14 +27,14 @@ impl StoredExecution {
         Self { meta: Arc::new(meta), rounds, verdicts, first: 0, hold: None }
     }
 
-    /// Returns the execution of a record, as no journal message holds it yet.
+    /// Returns the execution of a record, without a journal message.
     pub fn of_record(record: ExecutionRecord) -> Self {
         let mut stored = Self { verdicts: record.commands, hold: record.hold, ..Self::new(record.meta) };
         record.rounds.iter().for_each(|round| stored.rounds.push(round));
         stored
     }
 
-    /// Returns the execution as it is archived and shown.
+    /// Returns the execution in its archived and displayed form.
     pub fn record(&self) -> ExecutionRecord {
         ExecutionRecord {
             meta: ExecutionMeta::clone(&self.meta),
@@ -45,7 +45,7 @@ impl StoredExecution {
     }
 }
 
-/// Encoded rounds in one piece of memory: most of what an idle execution costs.
+/// Encoded rounds in one allocation, because they are most of an idle execution's memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoundLog {
     bytes: Vec<u8>,
@@ -59,7 +59,7 @@ impl RoundLog {
         self.ends.push(self.bytes.len() as u32);
     }
 
-    /// Gives back memory that is kept for more rounds.
+    /// Frees the memory reserved for more rounds.
     pub fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
         self.ends.shrink_to_fit();
@@ -81,7 +81,7 @@ impl RoundLog {
         self.ends.len()
     }
 
-    /// Returns the bytes of all rounds.
+    /// Returns the total size of the rounds in bytes.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }

@@ -1,4 +1,4 @@
-//! Answers of a shard's owner about its executions.
+//! Summaries of a shard's executions.
 
 use sinew_engine::{ExecutionState, OpenWait, WaitingFor, execution_status, waiting};
 use sinew_protocol::Fault;
@@ -8,7 +8,7 @@ use sinew_protocol::usage::ModelTotals;
 
 use crate::usage::execution_usage;
 
-/// The part of a list's row that the state of an execution decides.
+/// The part of a list's row that depends on the execution's state.
 #[derive(Clone, Debug)]
 pub struct RowState {
     status: ExecutionStatus,
@@ -16,20 +16,20 @@ pub struct RowState {
     ended: Option<u64>,
     waiting: Option<String>,
     agents: Vec<String>,
-    /// None for most: few executions ask a model.
+    /// `None` for most executions, because few call a model.
     usage: Option<Box<ModelTotals>>,
 }
 
-/// Agents of a row; the others are not told.
+/// Maximum number of agents in a row; others are omitted.
 const MAX_ROW_AGENTS: usize = 8;
 
 impl RowState {
-    /// Whether a person is waited for, and nothing else goes on.
+    /// Returns whether the execution only waits for a person.
     pub fn is_waiting(&self) -> bool {
         self.status == ExecutionStatus::Waiting
     }
 
-    /// Reads it from a state.
+    /// Reads the row from a state.
     pub fn of(state: &ExecutionState) -> Self {
         let waits = if state.ended { Vec::new() } else { waiting(state) };
         Self {
@@ -60,7 +60,7 @@ pub fn summary(meta: &ExecutionMeta, row: RowState) -> Summary {
     }
 }
 
-/// Returns the row of an execution that waits for an operator.
+/// Returns the row of a held execution.
 pub fn held_summary(meta: &ExecutionMeta, fault: &Fault) -> Summary {
     let row = RowState {
         status: ExecutionStatus::Waiting,
@@ -73,12 +73,12 @@ pub fn held_summary(meta: &ExecutionMeta, fault: &Fault) -> Summary {
     summary(meta, row)
 }
 
-/// When it ended.
+/// Returns when the execution ended.
 pub fn ended(state: &ExecutionState) -> Option<u64> {
     state.ended.then_some(state.at)
 }
 
-/// Describes the reasons of waiting in a few words.
+/// Describes what an execution waits for.
 pub fn words(waits: &[OpenWait]) -> Option<String> {
     let mut all = waits.iter().filter_map(|wait| match &wait.what {
         WaitingFor::Agent { name, attempt, is_workflow, .. } => {
@@ -106,13 +106,13 @@ pub fn words(waits: &[OpenWait]) -> Option<String> {
     }
 }
 
-/// Returns the time of day in UTC, with milliseconds as every time.
+/// Returns the time of day in UTC, with milliseconds.
 fn clock_time(at: u64) -> String {
     let seconds = at / 1_000 % 86_400;
     format!("{:02}:{:02}:{:02}.{:03}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60, at % 1_000)
 }
 
-/// Agents whose answers are waited for, each once.
+/// Returns the agents whose replies are pending, without repetitions.
 fn agents(waits: &[OpenWait]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for wait in waits {

@@ -21,43 +21,44 @@ use crate::stored::StoredExecution;
 use crate::summary::{self, RowState};
 use crate::timer_check::HandInTime;
 
-/// Verdicts on commands to executions that are not open, kept for callers that ask late.
+/// Maximum number of verdicts on commands to executions that are not open, kept for late requests.
 pub(crate) const MAX_VERDICTS: usize = 1_000;
-/// Estimated bytes of an active execution beyond those of its facts.
+/// Estimated size of an active execution in addition to its facts.
 const ACTIVE_BYTES: usize = 4 * 1024;
-/// Estimated bytes in memory of a byte of encoded facts: values, maps and the names in them.
+/// Estimated memory per byte of encoded facts, for values, maps and their names.
 const BYTES_PER_FACT_BYTE: usize = 4;
 
 /// Open executions of a shard.
 #[derive(Default)]
 pub(crate) struct ExecutionTable {
-    /// Open executions whose facts are folded, in no order. Boxed, because a map has room for up to twice as many
-    /// entries as it holds.
+    /// Folded open executions, unordered. Boxed, because a map allocates up to twice the number of
+    /// its entries.
     active: IndexMap<ExecutionId, Box<ActiveExecution>>,
-    /// Open executions without inputs for a while.
+    /// Open executions without recent inputs.
     evicted: IndexMap<ExecutionId, EvictedExecution>,
-    /// Executions that wait for an operator, with the reason; never dropped, never acted on.
+    /// Held executions with the reason; never dropped and never processed.
     held: IndexMap<ExecutionId, (StoredExecution, Fault)>,
-    /// Estimated bytes that active executions may take.
+    /// Estimated memory limit of active executions, in bytes.
     pub(crate) memory_limit_bytes: usize,
-    /// The active execution that eviction looks at next.
+    /// Index of the next active execution to check for eviction.
     next_to_evict: usize,
-    /// Bytes of rounds of active and evicted executions, counted as they change: every commit asks.
+    /// Size of the rounds of active and evicted executions, updated on each change because every
+    /// commit needs it.
     bytes: usize,
-    /// Share of the active ones in that.
+    /// Share of active executions in that size.
     active_bytes: usize,
     due: BTreeSet<(Time, ExecutionId)>,
-    /// Time for agents to hand in results after an outage.
+    /// Period for agents to deliver results after an outage.
     pub(crate) hand_in: HandInTime,
     /// Children that could not be started and whose parents have no answer yet.
     rejected: IndexMap<ExecutionId, RejectedChild>,
     refused: VecDeque<(ExecutionId, Verdict)>,
-    /// How often evicted executions were loaded.
+    /// Number of evicted executions that were loaded.
     pub(crate) loads: u64,
 }
 
 impl ExecutionTable {
-    /// Returns a table without executions.
+    /// Creates a table without executions.
     pub(crate) fn new(
         refused: VecDeque<(ExecutionId, Verdict)>,
         rejected: IndexMap<ExecutionId, RejectedChild>,
@@ -66,7 +67,7 @@ impl ExecutionTable {
         Self { memory_limit_bytes, rejected, refused, ..Self::default() }
     }
 
-    /// Begins an execution. Nothing happens to one that is there already.
+    /// Starts an execution. Does nothing if it already exists.
     pub(crate) fn start(
         &mut self,
         commit: &mut CommitBuilder,
@@ -91,11 +92,12 @@ impl ExecutionTable {
         begun
     }
 
-    /// Keeps a child that could not be started in the journal, until its parent has the answer.
+    /// Keeps a child that could not be started in the journal until its parent has the answer.
     pub(crate) fn reject(&mut self, commit: &mut CommitBuilder, meta: ExecutionMeta, fault: Fault) {
         let meta = Box::new(meta);
         let execution = meta.execution.clone();
-        // An entry of another execution must not be changed. The ids of children are derived, so only a forger comes here.
+        // The entry of another execution must not be changed. Ids of children are derived, so this
+        // happens only with forged ones.
         if self.known(&execution).is_none() && !seeded_bug!(RejectionNotJournaled) {
             let reason = ExecutionHold { code: fault.code.to_string(), reason: fault.message.clone() };
             let rejected = RejectedChild { meta: meta.clone(), reason, first: 0 };
@@ -105,7 +107,7 @@ impl ExecutionTable {
         commit.effects.push(Effect::ChildStartRejected { meta, fault });
     }
 
-    /// Returns why a child could not be started; `None` once its parent has the answer.
+    /// Returns why a child could not be started, or `None` once its parent has the answer.
     pub(crate) fn rejection(&self, execution: &ExecutionId) -> Option<Fault> {
         self.rejected.get(execution).map(RejectedChild::fault)
     }
@@ -115,7 +117,7 @@ impl ExecutionTable {
         self.rejected.values()
     }
 
-    /// Takes a closed execution back, with all it was: its facts are journaled again.
+    /// Reopens a closed execution with its complete record: its facts are journaled again.
     pub(crate) fn reopen(&mut self, commit: &mut CommitBuilder, mut open: ActiveExecution) {
         open.stored.hold = None;
         self.held.swap_remove(&open.stored.meta.execution);
@@ -124,7 +126,8 @@ impl ExecutionTable {
         self.keep(open);
     }
 
-    /// Makes verdicts part of an execution that the same commit has refused commands to before it was open.
+    /// Moves the verdicts to an execution on commands that the same commit rejected before it was
+    /// open.
     fn adopt_verdicts(&mut self, commit: &mut CommitBuilder, stored: &mut StoredExecution) {
         let execution = &stored.meta.execution;
         for verdict in &commit.entry(execution).commands {
@@ -135,7 +138,7 @@ impl ExecutionTable {
         }
     }
 
-    /// Takes back [`ExecutionTable::reopen`] of the same commit, which had these verdicts before.
+    /// Undoes [`ExecutionTable::reopen`] of the same commit, and restores its earlier verdicts.
     pub(crate) fn forget_reopened(
         &mut self,
         commit: &mut CommitBuilder,
@@ -160,7 +163,7 @@ impl ExecutionTable {
         }
     }
 
-    /// Keeps an active execution.
+    /// Stores an active execution.
     pub(crate) fn keep(&mut self, open: ActiveExecution) {
         let execution = open.stored.meta.execution.clone();
         self.bytes += open.stored.rounds.size();
@@ -171,8 +174,8 @@ impl ExecutionTable {
         }
     }
 
-    /// Folds an execution of the journal, shows it to `visit` and keeps it. Without a program, or with a hold, it is kept
-    /// for an operator.
+    /// Folds an execution of the journal, passes it to `visit` and stores it. Without a program, or
+    /// with a hold, the execution is held.
     pub(crate) fn take(
         &mut self,
         stored: StoredExecution,
@@ -193,12 +196,12 @@ impl ExecutionTable {
         self.evict();
     }
 
-    /// Holds an execution for an operator.
+    /// Holds an execution until an operator resumes it.
     pub(crate) fn hold(&mut self, (stored, fault): (StoredExecution, Fault)) {
         self.held.insert(stored.meta.execution.clone(), (stored, fault));
     }
 
-    /// Returns an open execution, and folds it if it was evicted.
+    /// Returns an open execution, which is folded if it was evicted.
     pub(crate) fn load(&mut self, execution: &ExecutionId) -> Option<&mut ActiveExecution> {
         if let Some(evicted) = self.evicted.swap_remove(execution) {
             let (due, size) = (evicted.due, evicted.stored.rounds.size());
@@ -208,7 +211,7 @@ impl ExecutionTable {
                     self.active_bytes += size;
                     self.active.insert(execution.clone(), Box::new(open));
                 }
-                // It could be folded before: this is the code's fault, not the journal's.
+                // The execution was folded before, so the code is at fault, not the journal.
                 Err(unloaded) => {
                     if let Some(due) = due {
                         self.due.remove(&(due, execution.clone()));
@@ -223,7 +226,8 @@ impl ExecutionTable {
         Some(open)
     }
 
-    /// Evicts executions without inputs since the last eviction, until the others fit into the memory limit.
+    /// Evicts executions without inputs since the last eviction, until the others fit into the
+    /// memory limit.
     pub(crate) fn evict(&mut self) {
         while ACTIVE_BYTES * self.active.len() + BYTES_PER_FACT_BYTE * self.active_bytes
             > self.memory_limit_bytes
@@ -248,7 +252,7 @@ impl ExecutionTable {
         }
     }
 
-    /// Gives an input to an open execution.
+    /// Applies an input to an open execution.
     pub(crate) fn input(
         &mut self,
         commit: &mut CommitBuilder,
@@ -278,7 +282,7 @@ impl ExecutionTable {
         Ok(())
     }
 
-    /// Keeps what came of a command, with the execution if it is open.
+    /// Stores the verdict on a command, with the execution if it is open.
     pub(crate) fn verdict(&mut self, commit: &mut CommitBuilder, execution: &ExecutionId, verdict: Verdict) {
         commit.verdict(execution, verdict.clone());
         let workflow = if let Some(stored) = self.stored_mut(execution) {
@@ -294,8 +298,8 @@ impl ExecutionTable {
         commit.effects.push(Effect::Verdict { execution: execution.clone(), workflow, verdict });
     }
 
-    /// Returns the verdict on a command of this caller; `None` until the command was decided. Another caller may use the
-    /// same id for a command of its own.
+    /// Returns the verdict on a command of this caller, or `None` if it was not decided yet. Other
+    /// callers may use the same id for their own commands.
     pub(crate) fn decided(
         &self,
         execution: &ExecutionId,
@@ -314,13 +318,13 @@ impl ExecutionTable {
         open.chain(refused).cloned().collect()
     }
 
-    /// Returns the executions for which something is due, at most so many.
+    /// Returns up to `most` executions with a due deadline.
     pub(crate) fn due_now(&self, now: Time, most: usize) -> Vec<ExecutionId> {
         let due = self.due.iter().take_while(|(at, _)| *at <= now);
         due.take(most).map(|(_, execution)| execution.clone()).collect()
     }
 
-    /// Wakes one execution for what is due.
+    /// Handles one execution's due deadline.
     pub(crate) fn tick_one(&mut self, commit: &mut CommitBuilder, now: Time, execution: &ExecutionId) {
         let Some(open) = self.load(execution) else { return };
         if let Some(due) = open.due.take_if(|due| *due <= now) {
@@ -329,7 +333,8 @@ impl ExecutionTable {
         }
     }
 
-    /// Wakes an execution that is due, unless a timer of it is held. Its entry in the table of deadlines was removed.
+    /// Wakes a due execution, unless one of its timers is blocked. Its entry in the table of
+    /// deadlines was removed.
     fn fire(&mut self, commit: &mut CommitBuilder, now: Time, execution: &ExecutionId) {
         let HandInTime { from, until } = self.hand_in;
         if now < until
@@ -340,11 +345,11 @@ impl ExecutionTable {
             self.due.insert((until, execution.clone()));
             return;
         }
-        // A tick is never refused; an execution whose code breaks on it waits for an operator.
+        // Ticks are never rejected; an execution whose code panics on one is held.
         let _ = self.input(commit, now, execution, EngineInput::Tick);
     }
 
-    /// Wakes whatever is due.
+    /// Handles all due deadlines.
     pub(crate) fn tick(&mut self, commit: &mut CommitBuilder, now: Time) {
         while let Some((at, execution)) = self.due.first().cloned() {
             if at > now {
@@ -358,12 +363,12 @@ impl ExecutionTable {
         }
     }
 
-    /// When something is due next.
+    /// Returns the next deadline.
     pub(crate) fn next_due(&self) -> Option<Time> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// The commit with these entries was stored as this journal message.
+    /// Records the journal message in which the commit with these entries was stored.
     pub(crate) fn committed(&mut self, sequence: u64, commit: &Commit) {
         for entry in &commit.entries {
             if let Some(stored) = self.stored_mut(&entry.execution)
@@ -377,7 +382,8 @@ impl ExecutionTable {
         }
     }
 
-    /// Archived and answered: the execution leaves memory with the next commit, unless its end has changed meanwhile.
+    /// Closes an archived and answered execution with the next commit, unless its end has changed
+    /// since.
     pub(crate) fn close(&mut self, commit: &mut CommitBuilder, execution: &ExecutionId, end_number: u32) {
         if self.rejected.swap_remove(execution).is_some() {
             commit.entry(execution).kind = EntryKind::Closed;
@@ -398,12 +404,12 @@ impl ExecutionTable {
         self.active.swap_remove(execution);
     }
 
-    /// An open execution that is folded, as every one is that something happened to in this round.
+    /// Returns an open folded execution, as is every execution with an input in this round.
     pub(crate) fn get(&self, execution: &ExecutionId) -> Option<&ActiveExecution> {
         self.active.get(execution).map(Box::as_ref)
     }
 
-    /// As [`ExecutionTable::get`], to take note of what was sent for it.
+    /// Like [`ExecutionTable::get`], to record what was sent for it.
     pub(crate) fn get_mut(&mut self, execution: &ExecutionId) -> Option<&mut ActiveExecution> {
         self.active.get_mut(execution).map(Box::as_mut)
     }
@@ -432,13 +438,13 @@ impl ExecutionTable {
             .chain(self.held.values().map(|(stored, _)| stored))
     }
 
-    /// Returns the executions that were created before a time.
+    /// Returns the executions created before this time.
     pub(crate) fn created_before(&self, before: Time) -> Vec<ExecutionId> {
         let old = self.all().filter(|stored| stored.meta.created < before);
         old.map(|stored| stored.meta.execution.clone()).collect()
     }
 
-    /// Returns the executions that an agent started during a task and that have not ended, with that task.
+    /// Returns the running executions that an agent started during a task, with that task.
     pub(crate) fn callees(&self) -> impl Iterator<Item = (&ExecutionId, &CallingRef)> {
         let active = self.active.values().filter(|open| !open.state().ended).map(|open| &open.stored);
         let evicted = self.evicted.values().map(|evicted| &evicted.stored);
@@ -446,7 +452,7 @@ impl ExecutionTable {
         open.filter_map(|stored| Some((&stored.meta.execution, stored.meta.calling.as_ref()?)))
     }
 
-    /// One row for every execution that is open.
+    /// Returns a row for every open execution.
     pub(crate) fn summaries(&self) -> Vec<Summary> {
         let open =
             self.active.values().map(|open| summary::summary(&open.stored.meta, RowState::of(open.state())));
@@ -456,7 +462,7 @@ impl ExecutionTable {
         open.chain(evicted).chain(held).collect()
     }
 
-    /// Returns an execution as a record shows it: one that waits for an operator says why.
+    /// Returns an execution as in its record, with the reason if it is held.
     pub(crate) fn shown(&self, execution: &ExecutionId) -> Option<StoredExecution> {
         if let Some((stored, fault)) = self.held.get(execution) {
             let hold = ExecutionHold { code: fault.code.to_string(), reason: fault.message.clone() };
@@ -465,7 +471,7 @@ impl ExecutionTable {
         self.stored(execution).cloned()
     }
 
-    /// Returns an execution that waits for an operator, with the reason.
+    /// Returns a held execution with the reason.
     pub(crate) fn held_one(&self, execution: &ExecutionId) -> Option<&(StoredExecution, Fault)> {
         self.held.get(execution)
     }
@@ -474,30 +480,30 @@ impl ExecutionTable {
         self.held.values().map(|(stored, fault)| (stored, fault))
     }
 
-    /// How many are open.
+    /// Returns the number of open executions.
     pub(crate) fn len(&self) -> usize {
         self.active.len() + self.evicted.len()
     }
 
-    /// Returns how many of them wait for a person while nothing else goes on.
+    /// Returns the number of executions that only wait for a person.
     pub(crate) fn waiting_count(&self) -> usize {
-        // The first look is cheap, and few executions wait for a person.
+        // This check is cheap, and few executions wait for a person.
         let asks = self.active.values().filter(|open| open.state().asks_people());
         let active = asks.filter(|open| RowState::of(open.state()).is_waiting()).count();
         active + self.evicted.values().filter(|evicted| evicted.row.is_waiting()).count()
     }
 
-    /// Returns how many of them are folded.
+    /// Returns the number of folded executions.
     pub(crate) fn active_count(&self) -> usize {
         self.active.len()
     }
 
-    /// Bytes of rounds of open executions: the least that the journal has to hold.
+    /// Returns the size of the open executions' rounds: the minimum size of the journal.
     pub(crate) fn size(&self) -> usize {
         self.bytes
     }
 
-    /// Returns an execution that is open, worked on or not.
+    /// Returns an open execution, active or not.
     pub(crate) fn known(&self, execution: &ExecutionId) -> Option<&StoredExecution> {
         self.stored(execution).or_else(|| self.held.get(execution).map(|(stored, _)| stored))
     }
@@ -516,13 +522,13 @@ impl ExecutionTable {
         }
     }
 
-    /// The oldest journal message that is still needed; none when no execution is open.
+    /// Returns the oldest journal message that is still needed; `None` if no execution is open.
     pub(crate) fn oldest(&self) -> Option<u64> {
         let rejected = self.rejected.values().map(|rejected| rejected.first);
         self.all().map(|stored| stored.first).chain(rejected).min()
     }
 
-    /// Journals those executions again whose facts lie below this message, at most so many bytes of them.
+    /// Journals executions with facts below this message again, up to `bytes` bytes.
     pub(crate) fn compact(&self, commit: &mut CommitBuilder, below: u64, bytes: usize) {
         let mut size = 0;
         for stored in self.all().filter(|stored| stored.first < below) {
@@ -536,7 +542,7 @@ impl ExecutionTable {
     }
 }
 
-/// Why no owner works on an execution, as a fault.
+/// Converts the reason of a hold to a fault.
 fn hold_fault(stored: &StoredExecution) -> Option<Fault> {
     let ExecutionHold { code, reason } = stored.hold.as_ref()?;
     Some(Fault::error(code.clone(), reason.clone()).with_retryable(false))

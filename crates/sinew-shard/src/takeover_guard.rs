@@ -13,13 +13,13 @@ use sinew_protocol::ExecutionId;
 use crate::intake::ShardInput;
 use crate::takeover_note::{TakeoverNote, WorkItem};
 
-/// Most items of one group while a new owner catches up.
+/// Maximum group size while a new owner catches up.
 pub const MAX_CAREFUL_BATCH: usize = 64;
 
-/// A group of work that is in hand together. `M` is a message as the shell holds it.
+/// A group of work that is processed together. `M` is the shell's type for messages.
 #[derive(Debug)]
 pub struct WorkGroup<M> {
-    /// The pieces of work, to be noted before they are touched.
+    /// The work items, to be noted before they are processed.
     pub items: Vec<WorkItem>,
     /// Executions whose deadlines have passed.
     pub due: Vec<ExecutionId>,
@@ -29,23 +29,25 @@ pub struct WorkGroup<M> {
     pub messages: Vec<M>,
 }
 
-/// The care of one owner for one shard.
+/// Protection of one owner's takeover of one shard.
 #[derive(Debug)]
 pub struct TakeoverGuard {
     note: TakeoverNote,
-    /// Whether the stored note names something that its owner no longer has in hand.
+    /// Whether the stored note names work that is no longer in progress.
     is_stale: bool,
-    /// Messages that waited at the takeover and have not been taken yet.
+    /// Messages that were pending at the takeover and have not been processed yet.
     waiting: u64,
-    /// Whether some of the work that waited at the takeover may not be done yet.
+    /// Whether some of the work that was pending at the takeover may be incomplete.
     catches_up: bool,
-    /// Executions whose directly called agents or scripts were asked again: the answer may be what ended the last owner.
+    /// Executions whose direct calls or scripts were repeated: the result may have crashed the last
+    /// owner.
     watched: HashSet<ExecutionId>,
 }
 
 impl TakeoverGuard {
-    /// Returns the care of a process that finds this stored note. `died` says that a loop of the same process ended in a
-    /// panic; otherwise a note of the same process is of a loop that lost the shard and lives.
+    /// Creates the guard of a process that reads this stored note. `died` states that a loop of the
+    /// same process panicked; otherwise a note of the same process is from a loop that lost the
+    /// shard without a crash.
     pub fn new(stored: &[u8], process: &str, died: bool) -> Self {
         let stored = TakeoverNote::decode(stored);
         let is_stale = !stored.is_blank();
@@ -59,46 +61,47 @@ impl TakeoverGuard {
         &self.note
     }
 
-    /// Takes items in hand; returns the note to store before any of them is touched.
+    /// Marks items as in progress; returns the note to store before any of them is processed.
     pub fn hold(&mut self, items: &[WorkItem]) -> Bytes {
         self.note.hold(items);
         self.encode()
     }
 
-    /// Lets go of what is in hand: the work on it has ended well. The stored note says so with the next write.
+    /// Marks the items in progress as completed. The next write of the note includes this.
     pub fn pass(&mut self) {
         self.note.pass();
     }
 
-    /// Lets go of what is in hand; returns the note to store.
+    /// Marks the items in progress as completed; returns the note to store.
     pub fn release(&mut self) -> Bytes {
         self.note.pass();
         self.encode()
     }
 
-    /// Notes that the last returned note was stored.
+    /// Records that the last returned note was stored.
     pub fn handle_stored(&mut self) {
         self.is_stale = !self.note.is_blank();
     }
 
-    /// Returns true if the stored note has to be cleared although there is no work to take up. Otherwise the next owner
-    /// would read that an execution is condemned, which an operator may have resumed since.
+    /// Returns true if the stored note has to be cleared although no work is pending. Otherwise the
+    /// next owner would consider an execution condemned that an operator may have resumed since.
     pub fn is_stale(&self) -> bool {
         self.is_stale
     }
 
-    /// Begins the part in which messages are taken: so many wait.
+    /// Sets the number of pending messages, before they are processed.
     pub fn expect(&mut self, messages: u64) {
         self.waiting = messages;
     }
 
-    /// Counts messages that have been taken.
+    /// Counts processed messages.
     pub fn took(&mut self, messages: usize) {
         self.waiting = self.waiting.saturating_sub(messages as u64);
     }
 
-    /// Ends the care once no message that waited at the takeover is left and nothing is due; returns true if the note has
-    /// to be released. Executions whose answers are watched for stay suspect until the answer has been taken.
+    /// Ends the protection after all messages pending at the takeover were processed and no
+    /// deadline has passed; returns true if the note has to be released. Watched executions remain
+    /// suspects until their result was processed.
     pub fn check_end(&mut self, is_due: bool) -> bool {
         let is_answered = self.watched.is_empty() && self.note.is_suspicious();
         if self.waiting > 0 || is_due || !(self.catches_up || is_answered) {
@@ -108,30 +111,31 @@ impl TakeoverGuard {
         self.note.forget_except(&self.watched)
     }
 
-    /// Returns how many messages one turn may take.
+    /// Returns the maximum number of messages per turn.
     pub fn batch(&self, usual: usize) -> usize {
         if self.catches_up { MAX_CAREFUL_BATCH } else { usual }
     }
 
-    /// Watches for the first answer of an agent that is called directly.
+    /// Watches for the first result of a directly called agent.
     pub fn watch(&mut self, execution: ExecutionId) {
         self.watched.insert(execution);
     }
 
-    /// Returns true if the next work has to be noted: work that waited at the takeover, or a watched execution among
-    /// these.
+    /// Returns true if the next work has to be noted: work that was pending at the takeover, or one
+    /// of these executions is watched.
     pub fn is_needed<'a>(&mut self, executions: impl Iterator<Item = &'a ExecutionId>) -> bool {
         let answered = executions.filter(|execution| self.watched.remove(*execution)).count();
         self.catches_up || answered > 0
     }
 
-    /// Forgets a condemned item that the journal names now.
+    /// Forgets a condemned item after the journal includes it.
     pub fn settle(&mut self, item: &WorkItem) {
         self.note.settle(item);
     }
 
-    /// Splits the work of one turn into groups, each of which is noted before it is touched: deadlines first, then inputs
-    /// that are complete, then messages in their order. Inputs without an execution change nothing and are left out.
+    /// Splits the work of one turn into groups, each of which is noted before it is processed:
+    /// deadlines first, then complete inputs, then messages in order. Inputs without an execution
+    /// change nothing and are omitted.
     pub fn split_turn<M>(
         &self,
         due: Vec<ExecutionId>,
@@ -162,8 +166,8 @@ impl TakeoverGuard {
     }
 }
 
-/// Returns the note without work in hand, for a process that stops its work on a shard and lives; `None` if the stored
-/// note needs no change. A note of another process stays.
+/// Returns the note without work in progress, for a process that stops working on a shard without a
+/// crash; `None` if the stored note needs no change. A note of another process is unchanged.
 pub fn own_note_cleared(stored: &[u8], process: &str) -> Option<Bytes> {
     let mut note = TakeoverNote::decode(stored);
     if note.is_blank() || note.is_of_another(process) {

@@ -13,35 +13,35 @@ use serde::{Deserialize, Serialize};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Subject};
 
-/// Deaths in a row with an item in hand after which no owner takes the item up again.
+/// Consecutive crashes with an item in progress after which owners no longer process the item.
 pub const MAX_ITEM_DEATHS: u32 = 3;
-/// Groups that a set of items is split into.
+/// Number of groups into which a set of items is split.
 const GROUP_COUNT: usize = 8;
-/// Items in hand at once.
+/// Maximum number of items in progress.
 const MAX_GROUP_ITEMS: usize = 256;
 
-/// A piece of work that may end the process that takes it up.
+/// A work item that may crash the process that processes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkItem {
-    /// Folding an execution, sending what it has outstanding, or deciding an input for it.
+    /// Folding an execution, repeating its outstanding actions, or deciding an input for it.
     Execution(ExecutionId),
     /// Reading a message that names no execution in its subject.
     Message {
         /// The kind of the stream.
         stream: String,
-        /// Its place in the stream.
+        /// Its sequence in the stream.
         seq: u64,
     },
 }
 
 impl WorkItem {
-    /// Returns the item that a message is about: by its subject, else by its place in the stream of this kind. Reads
-    /// nothing of the body.
+    /// Returns the work item of a message, from its subject or otherwise its sequence in this kind
+    /// of stream. Does not read the body.
     pub fn of_message(subject: Option<&Subject>, stream: &str, seq: u64) -> Self {
         let execution = match subject {
             Some(Subject::Result { execution, .. }) => Some(execution.clone()),
-            // The id of a start is the execution's.
+            // The id of a start is the id of its execution.
             Some(Subject::Command { operation: Operation::Start, id, .. }) => {
                 ExecutionId::parse(id.as_str()).ok()
             }
@@ -54,15 +54,15 @@ impl WorkItem {
     }
 }
 
-/// An item that was in hand when the last owner ended.
+/// An item that was in progress when the last owner ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct SuspectItem {
     item: WorkItem,
-    /// Deaths in a row with the item in hand.
+    /// Consecutive crashes with the item in progress.
     deaths: u32,
 }
 
-/// Work in hand of a shard's owner, and the suspected items.
+/// Work in progress of a shard's owner, and the suspected items.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakeoverNote {
     /// The process that wrote the note.
@@ -72,25 +72,25 @@ pub struct TakeoverNote {
     in_hand: Vec<WorkItem>,
     #[serde(default)]
     suspects: Vec<SuspectItem>,
-    /// Items that no owner takes up again.
+    /// Items that owners no longer process.
     #[serde(default)]
     condemned: Vec<WorkItem>,
 }
 
 impl TakeoverNote {
-    /// Reads a stored note. A note that cannot be read suspects nothing.
+    /// Decodes a stored note. An unreadable note names no suspects.
     pub fn decode(body: &[u8]) -> Self {
         serde_json::from_slice(body).unwrap_or_default()
     }
 
-    /// Returns the note as bytes.
+    /// Encodes the note.
     pub fn encode(&self) -> Vec<u8> {
-        // Plain data with text keys: serialising it cannot fail.
+        // Plain data with string keys always serializes.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Returns the note with which the next owner begins. `ended` says whether the writer of this note has ended while it
-    /// had the items in hand; a writer that lost the shard and lives is not a death.
+    /// Returns the initial note of the next owner. `ended` states whether this note's writer ended
+    /// with the items in progress; losing the shard without a crash does not count.
     #[must_use]
     pub fn succeed(mut self, process: &str, ended: bool) -> Self {
         process.clone_into(&mut self.process);
@@ -112,28 +112,29 @@ impl TakeoverNote {
         self
     }
 
-    /// Whether the process that wrote the note is another one.
+    /// Returns whether another process wrote the note.
     pub fn is_of_another(&self, process: &str) -> bool {
         self.process != process
     }
 
-    /// Takes items in hand.
+    /// Marks items as in progress.
     pub fn hold(&mut self, items: &[WorkItem]) {
         self.in_hand = items.to_vec();
     }
 
-    /// Lets go of what is in hand, because the work on it has ended well. A suspect stays one: more work may wait for it.
+    /// Marks the items in progress as completed. A suspect remains one, because more work may be
+    /// pending for it.
     pub fn pass(&mut self) {
         self.in_hand.clear();
     }
 
-    /// Forgets a condemned item, because it has been set aside.
+    /// Forgets a condemned item after it was held or quarantined.
     pub fn settle(&mut self, item: &WorkItem) {
         self.condemned.retain(|condemned| condemned != item);
     }
 
-    /// Forgets the suspicion of all but these executions, because the owner has caught up with the others. Says whether
-    /// anything was forgotten.
+    /// Removes all suspects except these executions, because the owner has caught up with the
+    /// others. Returns whether anything was removed.
     pub fn forget_except(&mut self, watched: &HashSet<ExecutionId>) -> bool {
         let before = self.suspects.len() + self.condemned.len();
         let is_watched = |item: &WorkItem| matches!(item, WorkItem::Execution(id) if watched.contains(id));
@@ -142,22 +143,22 @@ impl TakeoverNote {
         before != self.suspects.len()
     }
 
-    /// Whether the note names nothing.
+    /// Returns whether the note is empty.
     pub fn is_blank(&self) -> bool {
         self.in_hand.is_empty() && self.suspects.is_empty() && self.condemned.is_empty()
     }
 
-    /// Whether an owner has died over something that has not been done since.
+    /// Returns whether an owner crashed on work that was not completed since.
     pub fn is_suspicious(&self) -> bool {
         !self.suspects.is_empty()
     }
 
-    /// Whether no owner may take the item up again.
+    /// Returns whether owners no longer process the item.
     pub fn is_condemned(&self, item: &WorkItem) -> bool {
         self.condemned.contains(item)
     }
 
-    /// Items that no owner may take up again.
+    /// Returns the items that owners no longer process.
     pub fn condemned(&self) -> &[WorkItem] {
         &self.condemned
     }
@@ -166,8 +167,9 @@ impl TakeoverNote {
         self.suspects.iter().any(|suspect| suspect.item == *item)
     }
 
-    /// Splits work into groups that are in hand together, in the same order. Suspects are never in hand with others, and
-    /// in groups so small that a few deaths leave one of them. A condemned item is alone.
+    /// Splits work into groups that are processed together, in order. Suspects are never grouped
+    /// with other items, and their groups are so small that a few crashes isolate one of them. A
+    /// condemned item is alone.
     pub fn split<T>(
         &self,
         work: impl IntoIterator<Item = T>,
@@ -195,8 +197,8 @@ impl TakeoverNote {
         groups
     }
 
-    /// Splits the executions that an owner opens: suspects first, so that two of them do not hide each other, then the
-    /// others in a few groups.
+    /// Splits the executions that an owner opens: suspects first, so that two of them do not hide
+    /// each other, then the others in a few groups.
     pub fn split_open<T>(&self, mut work: Vec<T>, item: impl Fn(&T) -> WorkItem) -> Vec<Vec<T>> {
         work.sort_by_cached_key(|one| {
             let key = item(one);
@@ -215,8 +217,8 @@ mod tests {
         WorkItem::Execution(ExecutionId::parse(&format!("e{nth:05}")).unwrap())
     }
 
-    /// Opens so many executions, of which `kills` end the process, until an owner gets through. Gives the deaths and what
-    /// was condemned.
+    /// Opens `count` executions, of which `kills` crash the process, until an owner succeeds.
+    /// Returns the number of crashes and the condemned items.
     fn deaths(count: usize, kills: impl Fn(usize) -> bool) -> (usize, Vec<WorkItem>) {
         let mut stored = TakeoverNote::default().encode();
         for deaths in 0..200 {
@@ -279,11 +281,11 @@ mod tests {
             note.pass();
             assert!(note.is_suspicious() && note.forget_except(&HashSet::new()) && !note.is_suspicious());
         }
-        // No work in hand: killed from outside.
+        // No work in progress: killed from outside.
         note.hold(&[item(0)]);
         note = next(next(next(next(note))));
         assert!(note.condemned().is_empty());
-        // The writer lives, it has lost the shard only.
+        // The writer did not crash; it only lost the shard.
         for _ in 0..5 {
             note.hold(&[item(0)]);
             note = note.succeed("next", false);
@@ -302,7 +304,7 @@ mod tests {
         let all = HashSet::from([watched.clone(), other]);
         assert!(!note.forget_except(&all) && note.is_suspicious());
         assert!(note.forget_except(&HashSet::from([watched])) && note.is_suspicious());
-        // Its second death counts on from the first.
+        // Its second crash is counted after the first.
         note.hold(&[item(1)]);
         let mut note = note.succeed("after", true);
         note.hold(&[item(1)]);

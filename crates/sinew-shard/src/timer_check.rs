@@ -10,16 +10,16 @@ use sinew_protocol::{ExecutionId, TaskId};
 
 use crate::bug::seeded_bug;
 
-/// Time after an outage in which agents hand in the results that they could not store.
+/// Period after an outage in which agents deliver the results that they could not store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HandInTime {
-    /// End of the outage. Tasks that were sent later are not affected.
+    /// End of the outage. Tasks sent later are not affected.
     pub(crate) from: Time,
-    /// End of the time.
+    /// End of the period.
     pub(crate) until: Time,
 }
 
-/// A task of an agent whose time has run out.
+/// A task of an agent whose deadline has passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueTask {
     /// The execution.
@@ -35,9 +35,10 @@ pub struct DueTask {
 /// Ends of a shard's inbox at one time, as the streams' leader reported them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboxEnds {
-    /// When the leader was asked, by the broker's clock.
+    /// Time of the request to the leader, by the broker's clock.
     pub at: Time,
-    /// Sequence of a command that was stored by then, and of no earlier one that the owner has not received.
+    /// Sequence of the last command that the owner received, or of a later one that the leader had
+    /// stored by then.
     pub commands: u64,
     /// The same for results.
     pub results: u64,

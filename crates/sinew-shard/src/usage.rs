@@ -5,17 +5,19 @@ use serde_json::Value;
 use sinew_engine::{Activation, ExecutionState};
 use sinew_protocol::usage::{ModelTotals, TaskUsage};
 
-/// Returns the model calls behind an activation, over all attempts that its agents told of. `None` if they tell of none.
+/// Returns the model calls of an activation, over all attempts whose agents reported them. Returns
+/// `None` if none were reported.
 pub fn activation_usage(activation: &Activation) -> Option<TaskUsage> {
     activation.usage.as_ref().map(|usage| usage.sum())
 }
 
-/// Returns the model calls behind an execution, sub-workflows and agents of agents included.
+/// Returns the model calls of an execution, including sub-workflows and agents called by agents.
 pub fn execution_usage(state: &ExecutionState) -> ModelTotals {
     state.model_totals()
 }
 
-/// Words the usage of an execution as that of an agent which called others; null if no model was asked.
+/// Encodes the usage of an execution as that of an agent that called others; null if no model was
+/// called.
 pub fn usage_of_child(state: &ExecutionState) -> Value {
     TaskUsage::of_execution(execution_usage(state))
 }

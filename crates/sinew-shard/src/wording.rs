@@ -15,8 +15,8 @@ use crate::outgoing::Outgoing;
 use crate::state::ShardState;
 
 impl ShardState {
-    /// Words the messages and reports of the polled commit, while it is being stored. [`ShardState::handle_stored`] words
-    /// what is not worded yet.
+    /// Encodes the messages and reports of the polled commit while it is being stored.
+    /// [`ShardState::handle_stored`] encodes the remaining ones.
     pub fn prepare(&mut self) {
         let Some(mut flight) = self.in_flight.take() else { return };
         for effect in std::mem::take(&mut flight.effects) {
@@ -45,21 +45,22 @@ impl ShardState {
         self.in_flight = Some(flight);
     }
 
-    /// Lets the messages of a commit leave, and its facts be seen.
+    /// Releases the messages of a commit, and publishes its facts.
     pub(crate) fn release(&mut self, flight: CommitInFlight) {
         self.outgoing.extend(flight.outgoing);
         self.shown.extend(flight.shown);
     }
 
     fn word_action(&mut self, execution: &ExecutionId, action: Action) -> Option<Outgoing> {
-        // An execution is active for the whole turn in which something happened to it, or it was closed in it.
+        // An execution with an input in this turn is active, unless the turn closed it.
         let active = self.table.get(execution)?;
-        // A retry of the same turn has reopened it: there is no end to archive, and the next end would be taken for this one.
+        // A retry in the same turn has reopened it: no end has to be archived, and the next end
+        // would be confused with this one.
         let is_reopened = matches!(action, Action::Finish(_)) && !active.state().ended;
         if is_reopened && !seeded_bug!(ReopenedEndArchived) {
             return None;
         }
-        // A later input of the same turn has ended the activation: its task must not start.
+        // A later input in the same turn has ended the activation: its task must not start.
         if let Action::Send { act, attempt, .. } = &action
             && !active.awaits(*act, *attempt)
             && !seeded_bug!(EndedTaskSent)
@@ -75,8 +76,8 @@ impl ShardState {
         Some(message)
     }
 
-    /// Words the report for the caller of an execution that waits for a person since this commit, or does not any more. The
-    /// end of an execution has its own report.
+    /// Encodes the report for the caller of an execution that starts or stops waiting for a person
+    /// with this commit. The end of an execution has its own report.
     fn word_wait(&mut self, execution: &ExecutionId) -> Option<Outgoing> {
         let active = self.table.get_mut(execution)?;
         if active.state().ended {
@@ -103,7 +104,8 @@ impl ShardState {
         Some(ShownEffect::Facts { execution, facts, events })
     }
 
-    /// Returns the reports about the stored commit, in the order of its facts, and shows the facts to `observer`.
+    /// Returns the reports about the stored commit, in the order of its facts, and passes the facts
+    /// to `observer`.
     pub fn take_reports(&mut self, observer: &mut dyn FactObserver) -> Vec<ShardReport> {
         let mut reports = Vec::new();
         for effect in std::mem::take(&mut self.shown) {

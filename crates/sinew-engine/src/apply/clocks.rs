@@ -1,13 +1,13 @@
-//! Clocks that stop while a person is waited for.
+//! Timers that stop while an execution waits for a person.
 //!
 //! Time limits of nodes and executions apply to work. While an activation waits for a person, the
 //! time limits of its owners and of the execution stop; if a callee asks the question, so do the
 //! limits of the activation itself. When the wait ends, deadlines move by its duration. The due
 //! time of a question, and a limit of the node that asks, always run.
 //!
-//! A callee reports since when it has waited. Its clocks stop at that time, even if the owner reads
-//! the report later, so a takeover or an outage takes no time from the callee. No time counts
-//! twice, because a clock never stops before its last start.
+//! A callee reports the start of its wait. Timers stop at that time, even if the owner reads the
+//! report later, so a takeover or an outage costs the callee no time. No time counts twice, because
+//! a timer never stops before its last start.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::state::{ActivationPhase, CalleeReport, EngineTimer, ExecutionState, T
 use crate::{ActivationId, Time};
 
 impl ExecutionState {
-    /// Takes note of a report of a callee of the running attempt.
+    /// Records the report of a callee of the running attempt.
     pub(super) fn note_callee(
         &mut self,
         act: ActivationId,
@@ -38,7 +38,7 @@ impl ExecutionState {
         }
     }
 
-    /// Stops the clocks that run above a question that the activation, or its callee, has asked at this time.
+    /// Stops the timers above a question that the activation, or its callee, asked at this time.
     pub(super) fn stop_clocks(&mut self, act: ActivationId, since: Time) {
         if std::mem::replace(&mut self.acts[act as usize].stops_clocks, true) {
             return;
@@ -63,7 +63,7 @@ impl ExecutionState {
         }
     }
 
-    /// The activation does not wait for a person any more.
+    /// Restarts the timers after the activation's wait for a person.
     pub(super) fn restart_clocks(&mut self, act: ActivationId) {
         if !std::mem::take(&mut self.acts[act as usize].stops_clocks) {
             return;

@@ -1,4 +1,4 @@
-//! Facts that change the phase of an activation, see [`crate::lifecycle`].
+//! Facts that change the phase of an activation; see [`crate::lifecycle`].
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::state::{
 };
 use crate::{ActivationId, Time};
 
-/// Facts of the queue.
+/// Facts about the queue.
 impl ExecutionState {
     pub(super) fn defer(&mut self, act: ActivationId, human: bool) {
         self.unqueue(act);
@@ -60,7 +60,7 @@ impl ExecutionState {
     }
 }
 
-/// Facts of attempts, sleep, persons and children.
+/// Facts about attempts, sleep, people and children.
 impl ExecutionState {
     pub(super) fn dispatch(&mut self, act: ActivationId, attempt: u32, tries: u32, ask: &Arc<TaskRequest>) {
         self.set_phase(act, ActivationPhase::Running);
@@ -73,7 +73,8 @@ impl ExecutionState {
         one.asked_before = one.ask.replace(Arc::clone(ask));
     }
 
-    /// Ends the running attempt. `reply` is its number and result, unless the same request is tried again.
+    /// Ends the running attempt. `reply` is its number and result, unless the same request is
+    /// retried.
     pub(super) fn take_reply(
         &mut self,
         act: ActivationId,
@@ -88,7 +89,7 @@ impl ExecutionState {
         }
     }
 
-    /// Adds what an attempt used to the sums of its activation.
+    /// Adds an attempt's usage to the sums of its activation.
     pub(super) fn note_usage(&mut self, act: ActivationId, attempt: u32, usage: &Value) {
         if TaskUsage::of(usage).is_none() {
             return;
@@ -98,7 +99,7 @@ impl ExecutionState {
         one.usage.get_or_insert_default().add(agent, attempt, usage);
     }
 
-    /// The agent of a cancelled attempt was to be told; it has answered, so there is nothing left to tell.
+    /// The agent of a cancelled attempt has replied, so it no longer has to be notified.
     pub(super) fn settle_late(&mut self, act: ActivationId, attempt: u32) {
         let one = &mut self.acts[act as usize];
         if one.running == Some(attempt) && one.phase == ActivationPhase::Closed {
@@ -132,7 +133,7 @@ impl ExecutionState {
         }
     }
 
-    /// The wait that froze the execution is over; another person may be waited for still.
+    /// Ends the wait that froze the execution; another wait for a person may continue.
     pub(super) fn unfreeze(&mut self, act: ActivationId) {
         if self.frozen == Some(act) {
             let next = self.waiting().next();
@@ -174,7 +175,7 @@ impl ExecutionState {
     }
 
     pub(super) fn cancel(&mut self, at: Time, act: ActivationId) {
-        // `running` stays: the attempt is still out there, and `react` tells its agent.
+        // `running` remains, because the attempt is still running and `react` cancels it.
         let running = self.act(act).running;
         self.end(at, act, ActivationEnd::Cancelled, None);
         self.close(act);
@@ -242,7 +243,7 @@ impl ExecutionState {
         }
     }
 
-    /// Arms the timer of the phase; without a time the phase lasts until something happens.
+    /// Sets the timer of the phase; without a time the phase has no deadline.
     pub(super) fn set_deadline(&mut self, act: ActivationId, at: Option<Time>, kind: TimerKind) {
         let Some(at) = at else { return };
         let timer = EngineTimer { at, act: Some(act), kind };
@@ -251,7 +252,7 @@ impl ExecutionState {
     }
 }
 
-/// Phases that take one of the places of the profile's `parallel`.
+/// Returns whether the phase holds a slot of the profile's `parallel`.
 const fn holds_place(phase: ActivationPhase) -> bool {
     matches!(
         phase,
@@ -264,14 +265,14 @@ const fn holds_place(phase: ActivationPhase) -> bool {
 }
 
 impl ChildSet {
-    /// The position of the child that is started next, if another may start now.
+    /// Returns the position of the next child, if another may start now.
     pub(crate) fn next(&self) -> Option<u32> {
         let next = self.acts.len();
         let full = self.limit.is_some_and(|limit| self.active >= limit.max(1));
         (next < self.list.len() && !full).then_some(next as u32)
     }
 
-    /// True if every child was started and has ended.
+    /// Returns whether every child was started and has ended.
     pub(crate) fn settled(&self) -> bool {
         self.active == 0 && self.acts.len() == self.list.len()
     }

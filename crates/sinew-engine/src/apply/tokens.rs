@@ -1,4 +1,4 @@
-//! Facts about tokens: where they wait, and the activations that they create.
+//! Facts about tokens: the queues in which they wait, and the activations that they create.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use crate::graph::IndexedPlan;
 use crate::state::{Activation, ActivationPhase, ArrivedToken, ExecutionState, JoinSlot};
 use crate::{ActivationId, ROOT, ScopeId, SharedJson, Time};
 
-/// Activations for which room is made one by one: a vector makes room for four at once, and most executions have fewer.
+/// Number of activations for which the vector grows one by one: by default it allocates four, and
+/// most executions have fewer.
 const FEW_ACTIVATIONS: usize = 4;
 
 impl ExecutionState {
@@ -62,7 +63,7 @@ impl ExecutionState {
                 let arrived = ArrivedToken { edge: Some(token.edge), source: act, value, fan: token.fan };
                 let queued = slot.last.filter(|_| target.join == JoinRule::Once && token.fan.is_none());
                 match queued {
-                    // A node that is queued but has not begun gathers what still arrives.
+                    // A queued node that has not started gathers later tokens.
                     Some(queued) if self.acts[queued as usize].phase.is_queued() => {
                         self.acts[queued as usize].inputs.push(arrived);
                     }
@@ -157,7 +158,7 @@ impl ExecutionState {
         }
     }
 
-    /// Joins of these nodes have received what nodes that keep their results sent, and nothing else.
+    /// Resets the joins of these nodes to the tokens of nodes with kept results.
     pub(super) fn reset(&mut self, graph: &IndexedPlan, acts: &[ActivationId], reset: &[NodeIndex]) {
         let again: BTreeSet<NodeIndex> = acts.iter().map(|act| self.act(*act).node).collect();
         for node in reset {

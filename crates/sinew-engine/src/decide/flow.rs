@@ -19,23 +19,23 @@ pub(super) struct TokenArrival {
     tokens: Vec<EdgeToken>,
 }
 
-/// Decision of a join about the tokens that arrived.
+/// Decision of a join on the arrived tokens.
 enum JoinVerdict {
     Wait,
     Run,
     Die(String),
 }
 
-/// Outcome of the tokens of one arrival.
+/// Result of the tokens of one arrival.
 #[derive(Default)]
 struct JoinBatch {
     due: Vec<DueJoin>,
     dead: Vec<(NodeIndex, String)>,
-    /// Nodes whose join has decided in this arrival.
+    /// Nodes whose join decided in this arrival.
     decided: BTreeSet<NodeIndex>,
 }
 
-/// An activation about to be made of tokens.
+/// An activation that tokens are about to create.
 struct DueJoin {
     node: NodeIndex,
     fan: Option<u32>,
@@ -57,7 +57,7 @@ impl Decider<'_> {
                 self.send(act, tokens, None);
             }
             RouteDecision::Ask(ask) => {
-                // An evaluation is not another try of the work before it.
+                // An evaluation is not a retry of the preceding work.
                 let tries = if ask.is_evaluation() { self.state.act(act).tries.max(1) } else { 1 };
                 self.dispatch(act, std::sync::Arc::new(*ask), tries);
             }
@@ -79,14 +79,14 @@ impl Decider<'_> {
         }
     }
 
-    /// The engine's own rule: an edge is live if the output has its port.
+    /// Applies the engine's default rule: an edge is live if the output has its port.
     fn by_port(&self, act: ActivationId, edge: EdgeIndex) -> EdgeToken {
         let port = &self.graph.plan().edge(edge).port;
         let live = self.state.act(act).output.as_ref().is_some_and(|output| output.at(port).is_some());
         EdgeToken { edge, value: if live { TokenValue::Port } else { TokenValue::Dead }, fan: None }
     }
 
-    /// Tokens as the adapter chose them; edges it did not name are dead.
+    /// Returns the adapter's tokens; edges that it did not name are dead.
     fn with_dead(&self, node: NodeIndex, sends: Vec<OutgoingToken>) -> Vec<EdgeToken> {
         let named: BTreeSet<EdgeIndex> = sends.iter().map(|send| send.edge).collect();
         let unnamed = self.graph.out_edges(node).iter().filter(|edge| !named.contains(edge));
@@ -106,7 +106,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Live tokens die where an edge's own budget is used up; the plan's budget for every edge ends the execution.
+    /// Turns live tokens into dead ones where an edge's own budget is exceeded. Exceeding the
+    /// plan's budget for an edge ends the execution.
     fn within_budgets(&self, mut tokens: Vec<EdgeToken>) -> Result<Vec<EdgeToken>, Fault> {
         let plan = self.graph.plan();
         let mut spent: BTreeMap<TraversalCounter, u32> = BTreeMap::new();
@@ -128,7 +129,7 @@ impl Decider<'_> {
         Ok(tokens)
     }
 
-    /// Places tokens. Dead ones matter only to nodes that wait for all their edges.
+    /// Places tokens. Dead ones only affect nodes that wait for all their edges.
     pub(super) fn emit_routed(
         &mut self,
         act: Option<ActivationId>,
@@ -147,7 +148,7 @@ impl Decider<'_> {
         }
     }
 
-    /// A value leaves an activation that goes on working.
+    /// Sends a value of an activation that is still running.
     pub(super) fn emit_early(&mut self, act: ActivationId, attempt: u32, port: &str, value: &SharedJson) {
         if !self.is_current(act, attempt) {
             return;
@@ -179,7 +180,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Lets joins decide on everything that arrived, until nothing more follows.
+    /// Lets joins decide on all arrivals until nothing follows.
     pub(super) fn settle_arrivals(&mut self) {
         while let Some(arrival) = self.arrivals.pop_front() {
             let mut batch = JoinBatch::default();
@@ -215,7 +216,8 @@ impl Decider<'_> {
                 batch.due.push(DueJoin { node, fan: None, take: Some(1) });
             }
             JoinRule::Once => match slot.and_then(|slot| slot.last) {
-                // The first token of the round makes it; the others of the round are gathered.
+                // The first token of the round creates the activation; the others of the round are
+                // gathered.
                 None if !batch.decided.insert(node) => {}
                 None => batch.due.push(DueJoin { node, fan: None, take: None }),
                 Some(last) if self.state.act(last).phase.is_queued() => {}
@@ -276,14 +278,15 @@ impl Decider<'_> {
         } else if quorum.is_some() && seeded_bug!(UnmetQuorumDies) {
             JoinVerdict::Die(String::new())
         } else if slot.live > 0 || seeded_bug!(DeadJoinRuns) {
-            // A quorum that can no longer be met runs with what there is: nothing waits for ever.
+            // A quorum that can no longer be reached runs with the available tokens, because
+            // nothing waits forever.
             JoinVerdict::Run
         } else {
             JoinVerdict::Die("no branch that leads to it was taken".into())
         }
     }
 
-    /// A node will not run: what depends on it learns so, and whether a failure is behind it.
+    /// Marks that a node will not run, and notifies its dependents whether a failure caused it.
     fn die(&mut self, scope: ScopeId, node: NodeIndex, reason: String) {
         self.emit(Fact::Died { node, scope, reason });
         let failed = self.state.slots.get(&(scope, node)).is_some_and(|slot| slot.failed);

@@ -36,9 +36,10 @@ const BUDGET_USED_UP: &str = code::BUDGET_USED_UP.as_str();
 const COST_BUDGET_SPENT: &str = code::COST_BUDGET_SPENT.as_str();
 const CANCELLED: &str = code::EXECUTION_CANCELLED.as_str();
 
-/// Decides what an input means, and folds the facts it makes into `state`.
+/// Decides the effect of an input, and folds the resulting facts into `state`.
 ///
-/// Returns the facts in order; none when the input means nothing now. A refused command changes nothing.
+/// Returns the facts in order, or none if the input has no effect now. A rejected command changes
+/// nothing.
 pub(crate) fn decide(
     graph: &IndexedPlan,
     adapter: &dyn Adapter,
@@ -52,7 +53,7 @@ pub(crate) fn decide(
     Ok(decider.facts)
 }
 
-/// The input as the dialect takes it, if it does and the execution may begin at all.
+/// Returns the input in the dialect's form, if it is valid and the execution may start.
 fn admit(
     plan: &Plan,
     adapter: &dyn Adapter,
@@ -77,7 +78,7 @@ fn admit(
     }
 }
 
-/// Where an execution begins.
+/// Returns the entry nodes of an execution.
 fn entry(plan: &Plan, mode: &ExecutionMode) -> Vec<NodeIndex> {
     if mode.from.is_empty() {
         return plan.entry.clone();
@@ -85,20 +86,20 @@ fn entry(plan: &Plan, mode: &ExecutionMode) -> Vec<NodeIndex> {
     mode.from.iter().filter_map(|id| plan.find(id)).collect()
 }
 
-/// The largest progress that is kept, in bytes of JSON.
+/// Maximum size of a stored progress value, in bytes of JSON.
 const MAX_PROGRESS_VALUE_BYTES: u64 = 64 << 10;
 
-/// The end of one attempt, as an agent or the engine itself reports it.
+/// The end of one attempt, reported by an agent or by the engine.
 pub(crate) struct AttemptEnd {
     act: ActivationId,
     attempt: u32,
     result: Result<TaskReply, Fault>,
-    /// Tokens and cost that a failed attempt reports; null if it reports none.
+    /// Tokens and cost reported by a failed attempt; null if none.
     usage: Value,
     worked_ms: Option<u64>,
 }
 
-/// One decision in the making.
+/// State of one decision.
 pub(crate) struct Decider<'a> {
     graph: &'a IndexedPlan,
     adapter: &'a dyn Adapter,
@@ -106,7 +107,7 @@ pub(crate) struct Decider<'a> {
     execution: Option<&'a str>,
     now: Time,
     facts: Vec<Fact>,
-    /// Tokens that were placed and may make activations.
+    /// Placed tokens that may create activations.
     arrivals: VecDeque<flow::TokenArrival>,
 }
 
@@ -147,13 +148,13 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// Makes a fact true.
+    /// Applies and records a fact.
     fn emit(&mut self, fact: Fact) {
         apply(self.graph, self.state, self.now, &fact);
         self.facts.push(fact);
     }
 
-    /// Asks the adapter; its notes become facts before anything that follows from its answer.
+    /// Calls the adapter; its notes become facts before the consequences of its result.
     fn consult<T>(
         &mut self,
         act: Option<ActivationId>,
@@ -222,7 +223,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Goes on until only the outside can change anything.
+    /// Continues until only external inputs can change the state.
     fn run(&mut self) {
         loop {
             self.settle_arrivals();
@@ -245,14 +246,15 @@ impl Decider<'_> {
         }
     }
 
-    /// Starts the first ready activation; false if none may start now.
+    /// Starts the first ready activation; returns false if none may start now.
     fn begin_next(&mut self) -> bool {
         let Some(&act) = self.state.ready.front() else { return false };
         if self.state.paused.is_some() {
             return false;
         }
         if self.is_frozen() {
-            // Persons' nodes queue up only beside the one that waits; what running work leads to comes after it.
+            // People's nodes queue only if they were ready together with the waiting one;
+            // successors of running work come after it.
             let human = self.graph.plan().node(self.state.act(act).node).op
                 == sinew_plan::NodeOperation::Human
                 && act < self.state.frozen_at;
@@ -267,12 +269,13 @@ impl Decider<'_> {
         true
     }
 
-    /// True while a person is waited for and nothing else may start. Exit nodes are not held up.
+    /// Returns whether the execution waits for a person and nothing else may start. Exit nodes are
+    /// not affected.
     fn is_frozen(&self) -> bool {
         self.state.frozen.is_some() && self.state.outcome.is_none()
     }
 
-    /// Takes up what was put aside while a person was waited for: work one by one, each to its end, then the next person.
+    /// Resumes deferred activations: work one by one, each to its end, then the next person's node.
     fn undefer(&mut self) -> bool {
         let idle = self.state.frozen.is_none()
             && self.state.paused.is_none()
@@ -288,7 +291,7 @@ impl Decider<'_> {
         }
     }
 
-    /// The graph is done: what did it come to?
+    /// Determines the outcome after the graph is complete.
     fn conclude(&mut self) {
         let outcome = if let Some((cause, fault)) = self.state.failed.clone().or_else(|| self.left_behind()) {
             let fault = match cause {
@@ -322,7 +325,8 @@ impl Decider<'_> {
         self.conclude_with(outcome);
     }
 
-    /// The output of a partial execution: what the nodes it stopped after gave, by id.
+    /// Returns the output of a partial execution: the outputs of the nodes after which it stopped,
+    /// by id.
     fn partial_output(&self) -> Option<Arc<Value>> {
         let until = &self.state.start.as_ref()?.mode.until;
         let output = |id: &String| {
@@ -343,7 +347,7 @@ impl Decider<'_> {
         self.emit(Fact::Concluded { outcome });
     }
 
-    /// Gives everything up because a budget or the execution's own time is used up.
+    /// Fails the execution because a budget or its time limit is exceeded.
     fn give_up(&mut self, fault: Fault) {
         self.cancel_open(&fault.message);
         self.conclude_with(ExecutionOutcome {
@@ -354,7 +358,7 @@ impl Decider<'_> {
         });
     }
 
-    /// Starts the next exit node the outcome asks for; false when there is none left.
+    /// Starts the outcome's next exit node; returns false if none is left.
     fn next_exit(&mut self) -> bool {
         let refused = self.state.start.as_ref().is_some_and(|start| start.refused.is_some());
         let Some(status) = self.state.outcome.as_ref().map(|outcome| outcome.status) else { return false };
@@ -379,10 +383,10 @@ impl Decider<'_> {
         }
     }
 
-    /// Makes an activation; false (and the execution given up) if the budget is used up.
+    /// Creates an activation; returns false and fails the execution if the budget is exceeded.
     fn activate(&mut self, made: NewActivation) -> bool {
         let budget = self.graph.plan().limits.activations as usize;
-        // Exit nodes run even when the budget is what ended the graph; there are only as many as the plan lists.
+        // Exit nodes run even if the exceeded budget ended the graph; the plan limits their number.
         if self.state.acts.len() >= budget && self.state.outcome.is_none() {
             let text = format!("the execution used up its budget of {budget} activations");
             self.give_up(Fault::failure(BUDGET_USED_UP, text).with_retryable(false));
@@ -393,7 +397,7 @@ impl Decider<'_> {
         true
     }
 
-    /// Gives the execution up if its model calls cost more than the plan allows.
+    /// Fails the execution if its model calls cost more than the plan allows.
     fn check_cost(&mut self) {
         let Some(limit) = self.graph.plan().limits.cost_usd else { return };
         let spent = self.state.cost_usd();
@@ -404,9 +408,9 @@ impl Decider<'_> {
         }
     }
 
-    /// Gives up every open activation.
+    /// Cancels every open activation.
     fn cancel_open(&mut self, reason: &str) {
-        // Queued ones first and in queue order: taking the front off the queue is cheap.
+        // Queued ones first and in order, because removing the front of the queue is cheap.
         while let Some(&act) = self.state.ready.front() {
             self.emit(Fact::Cancelled { act, reason: reason.to_owned() });
         }
@@ -423,7 +427,7 @@ impl Decider<'_> {
         if one.end.is_none() || one.running.is_some() {
             self.emit(Fact::Cancelled { act, reason: reason.to_owned() });
         } else {
-            // Ended, but its tokens were not sent: they never will be.
+            // It ended before its tokens were sent, and they are never sent.
             let scope = one.scope;
             self.emit(Fact::Routed {
                 act: Some(act),

@@ -1,4 +1,4 @@
-//! The life of one activation: start, ask, reply, retry, children, end.
+//! Life cycle of one activation: start, request, reply, retry, children, end.
 
 use std::sync::Arc;
 
@@ -15,11 +15,12 @@ use crate::fact::{ActivationOutput, ChildSpec, EdgeToken, Fact, NewActivation, T
 use crate::state::{ActivationEnd, ActivationPhase, TimerKind};
 use crate::{ActivationId, ROOT, ScopeId, Time};
 
-/// Longest back-off that a fault may ask for, in milliseconds: services say when to come back, and some say a date in many years.
+/// Maximum back-off that a fault may request, in milliseconds, because some services request many
+/// years.
 const MAX_ASKED_DELAY_MS: u64 = 3_600_000;
 
 impl Decider<'_> {
-    /// A ready activation starts (or sleeps first).
+    /// Starts a ready activation, possibly with a sleep.
     pub(super) fn begin(&mut self, act: ActivationId) {
         let known = self.given(act).or_else(|| self.kept(act));
         let delay =
@@ -38,7 +39,7 @@ impl Decider<'_> {
         self.step(act, step);
     }
 
-    /// The output a partial execution was given for this node.
+    /// Returns the output that a partial execution was given for this node.
     fn given(&self, act: ActivationId) -> Option<ActivationOutput> {
         let one = self.state.act(act);
         let id = &self.graph.plan().node(one.node).id;
@@ -46,7 +47,7 @@ impl Decider<'_> {
         (one.scope == ROOT && one.owner.is_none()).then(|| ActivationOutput::new(Arc::clone(value)))
     }
 
-    /// Returns the output that the same child had before an operator's retry.
+    /// Returns the output of the same child before an operator's retry.
     fn kept(&self, act: ActivationId) -> Option<ActivationOutput> {
         let owner = self.state.act(self.state.act(act).owner?);
         let before = self.state.act(owner.again?).children.as_ref()?;
@@ -57,7 +58,7 @@ impl Decider<'_> {
         (same && self.succeeded(kept)).then(|| self.state.act(kept).output.clone())?
     }
 
-    /// Does what the adapter said is next.
+    /// Performs the adapter's next step.
     pub(super) fn step(&mut self, act: ActivationId, step: NodeDecision) {
         match step {
             NodeDecision::Ask(mut ask) => {
@@ -69,7 +70,7 @@ impl Decider<'_> {
                 }
                 let limit = self.graph.plan().limits.value_bytes;
                 match size::task_too_large(&ask, limit) {
-                    // Workers have a limit of their own for what scripts are given.
+                    // Workers have their own limit for the input of scripts.
                     Some(fault) if !ask.is_evaluation() => self.fail(act, fault, None),
                     _ => self.dispatch(act, Arc::new(*ask), 1),
                 }
@@ -114,9 +115,9 @@ impl Decider<'_> {
         values.into_iter().find_map(|value| size::too_large("the output", value, limit))
     }
 
-    /// Sends a task.
+    /// Dispatches a task.
     pub(super) fn dispatch(&mut self, act: ActivationId, ask: Arc<TaskRequest>, tries: u32) {
-        // A dry run asks nobody, but scripts are a part of the workflow itself.
+        // A dry run calls no agent, but scripts are part of the workflow.
         if self.is_dry() && !ask.is_evaluation() {
             let note = json!({ "engine": "dry_run", "would_ask": ask.target.name(), "input": *ask.input });
             self.emit(Fact::Noted { act: Some(act), note });
@@ -137,7 +138,8 @@ impl Decider<'_> {
             return self.fail(act, fault, None);
         }
         if self.state.paused.is_some() {
-            // In a paused execution the step after a reply or an answer waits for the resume, like all other work.
+            // In a paused execution the step after a reply or an answer waits for the resume, like
+            // all other work.
             self.emit(Fact::BackedOff { act, until: self.now, ask: Some(ask) });
             return;
         }
@@ -148,7 +150,7 @@ impl Decider<'_> {
         self.emit(Fact::Dispatched { act, attempt, tries, ask, deadline });
     }
 
-    /// Returns why a call is outside of the patterns of the key that the workflow was deployed with.
+    /// Returns why a call is outside the patterns of the key that deployed the workflow.
     fn refused_call(&self, ask: &TaskRequest) -> Option<Fault> {
         let calls = self.graph.plan().limits.calls.as_ref().filter(|_| !ask.is_evaluation())?;
         let name = ask.target.name();
@@ -159,11 +161,11 @@ impl Decider<'_> {
         Some(Fault::invalid(code::CALL_BEYOND_KEY.as_str(), text))
     }
 
-    /// An attempt ended.
+    /// Handles the end of an attempt.
     pub(super) fn done(&mut self, end: AttemptEnd) {
         let AttemptEnd { act, attempt, result, usage, worked_ms } = end;
         if (act as usize) >= self.state.acts.len() || attempt == 0 || attempt > self.state.act(act).attempt {
-            return; // never dispatched: not ours, and nothing to record it under
+            return; // never dispatched, so it cannot be recorded
         }
         if !self.is_current(act, attempt) {
             return self.late(act, attempt, result.map_or(usage, |reply| reply.usage));
@@ -179,7 +181,7 @@ impl Decider<'_> {
         self.emit(Fact::Replied { act, attempt, result, retried: wait.is_some(), usage, worked_ms });
         self.check_cost();
         if self.state.outcome.is_some() && self.state.act(act).phase == ActivationPhase::Closed {
-            return; // the budget of the execution was spent
+            return; // the budget of the execution is exceeded
         }
         if let Some(wait) = wait {
             self.back_off(act, wait);
@@ -193,7 +195,7 @@ impl Decider<'_> {
         }
     }
 
-    /// An answer that does not count: what the attempt used does, once.
+    /// Handles an ignored reply: only the attempt's usage counts, once.
     pub(super) fn late(&mut self, act: ActivationId, attempt: u32, usage: Value) {
         let Some(one) = self.state.acts.get(act as usize).filter(|one| (1..=one.attempt).contains(&attempt))
         else {
@@ -210,7 +212,7 @@ impl Decider<'_> {
         }
     }
 
-    /// True from a failure under [`FailurePolicy::Drain`] until the graph is done.
+    /// Returns true from a failure under [`FailurePolicy::Drain`] until the graph is complete.
     fn draining(&self) -> bool {
         let graph_goes_on = self.state.outcome.is_none();
         graph_goes_on
@@ -218,7 +220,8 @@ impl Decider<'_> {
             && self.state.failed.is_some()
     }
 
-    /// Milliseconds until the next attempt, if the node's policy allows one after this fault.
+    /// Returns the milliseconds until the next attempt, if the node's policy allows one after this
+    /// fault.
     fn retry_delay(&self, act: ActivationId, fault: &Fault) -> Option<u64> {
         let one = self.state.act(act);
         let retry = &self.graph.plan().node(one.node).retry;
@@ -248,7 +251,7 @@ impl Decider<'_> {
         }
     }
 
-    /// The same ask once more.
+    /// Sends the same request again.
     pub(super) fn attempt_again(&mut self, act: ActivationId) {
         let one = self.state.act(act);
         let tries = one.tries + 1;
@@ -257,26 +260,26 @@ impl Decider<'_> {
         }
     }
 
-    /// The engine's own fault for an attempt whose time ran out.
+    /// Returns the engine's fault for an attempt that timed out.
     pub(super) fn attempt_timeout(&self, act: ActivationId) -> Fault {
         let text = format!("timed out after {} s", seconds(self.attempt_time(act)));
         Fault::timeout(ATTEMPT_TIMED_OUT, text)
     }
 
-    /// Milliseconds that an attempt may take.
+    /// Returns the time limit of an attempt in milliseconds.
     fn attempt_time(&self, act: ActivationId) -> Time {
         let one = self.state.act(act);
         let ask = one.ask.as_ref().and_then(|ask| ask.timeout_ms);
         ask.or(self.graph.plan().node(one.node).attempt_timeout_ms).unwrap_or_default()
     }
 
-    /// The time of the current attempt ran out.
+    /// Handles the timeout of the current attempt.
     pub(super) fn attempt_timed_out(&mut self, act: ActivationId, fault: Fault) {
         let attempt = self.state.act(act).attempt;
         self.done(AttemptEnd { act, attempt, result: Err(fault), usage: Value::Null, worked_ms: None });
     }
 
-    /// The time of an attempt ran out, and no process has taken its task.
+    /// Handles the timeout of an attempt whose task no process has accepted.
     pub(super) fn not_taken(&mut self, act: ActivationId, attempt: u32, is_online: bool) {
         let is_due = self
             .state
@@ -308,7 +311,8 @@ impl Decider<'_> {
         }
         let stuck = children.is_empty() && self.state.act(act).phase == ActivationPhase::Owning;
         if stuck {
-            // An adapter that answers "no more children" with "run no children" would never end.
+            // An adapter that responds to the end of its children with an empty list of children
+            // would loop forever.
             self.fail(
                 act,
                 Fault::failure(BUDGET_USED_UP, "no child is left to run").with_retryable(false),
@@ -320,7 +324,7 @@ impl Decider<'_> {
         self.go_on_with_children(act);
     }
 
-    /// Starts children that may start; gathers when all have ended.
+    /// Starts the children that may start, and gathers after all have ended.
     fn go_on_with_children(&mut self, owner: ActivationId) {
         let depth_first = self.graph.plan().profile.order == sinew_plan::ReadyOrder::DepthFirst;
         let mut position = 0;
@@ -368,7 +372,7 @@ impl Decider<'_> {
         self.step(owner, step);
     }
 
-    /// A child ended: its owner goes on.
+    /// Continues an owner after a child has ended.
     fn child_ended(&mut self, owner: ActivationId) {
         if self.state.act(owner).phase != ActivationPhase::Owning {
             return;
@@ -392,13 +396,13 @@ impl Decider<'_> {
         }
     }
 
-    /// The activation ended well.
+    /// Completes the activation successfully.
     pub(super) fn complete(&mut self, act: ActivationId, output: ActivationOutput, reused: bool) {
         self.emit(Fact::Completed { act, output, reused });
         self.after_end(act);
     }
 
-    /// The activation failed, unless its node's policy allows another attempt.
+    /// Fails the activation, unless its node's policy allows another attempt.
     pub(super) fn fail(&mut self, act: ActivationId, fault: Fault, output: Option<ActivationOutput>) {
         let judged = self.state.act(act).replies.last().is_some_and(|last| last.result.is_ok());
         if judged && let Some(wait) = self.retry_delay(act, &fault) {
@@ -409,7 +413,7 @@ impl Decider<'_> {
         self.after_failure(act);
     }
 
-    /// Carries out the effect of a failed activation on the other activations.
+    /// Applies the effect of a failed activation to the other activations.
     pub(super) fn after_failure(&mut self, act: ActivationId) {
         let one = self.state.act(act);
         let scope = one.scope;
@@ -418,7 +422,7 @@ impl Decider<'_> {
             return;
         }
         if self.state.outcome.is_some() {
-            return; // exit nodes: recorded, and nothing else
+            return; // exit nodes are only recorded
         }
         let closed = |tokens| Fact::Routed { act: Some(act), scope, tokens, end: Some("failed".into()) };
         match self.graph.plan().profile.failure {
@@ -429,7 +433,8 @@ impl Decider<'_> {
             }
             FailurePolicy::Drain => {
                 self.emit(closed(Vec::new()));
-                // Activations at work continue to their end; activations that would start further work are cancelled.
+                // Running activations continue to their end; activations that would start further
+                // work are cancelled.
                 for other in 0..self.state.acts.len() as ActivationId {
                     if self.state.act(other).phase != ActivationPhase::Running {
                         self.cancel_one(other, "the execution has failed");
@@ -449,7 +454,7 @@ impl Decider<'_> {
         }
     }
 
-    /// The activation's own time ran out.
+    /// Handles the timeout of the activation.
     pub(super) fn activation_timeout(&mut self, act: ActivationId) {
         let one = self.state.act(act);
         if one.end == Some(ActivationEnd::Cancelled) || one.phase == ActivationPhase::Closed {
@@ -474,7 +479,7 @@ impl Decider<'_> {
         if let Some(owner) = one.owner {
             self.child_ended(owner);
         } else if self.state.outcome.is_some() {
-            // An exit node: nothing depends on it.
+            // Nothing depends on an exit node.
         } else if self.stops_after(node) {
             self.emit(Fact::Routed { act: Some(act), scope, tokens: Vec::new(), end: Some("until".into()) });
         } else {
@@ -482,7 +487,7 @@ impl Decider<'_> {
         }
     }
 
-    /// True if the activation ended with an output of its own choosing.
+    /// Returns whether the activation succeeded with its own output.
     fn succeeded(&self, act: ActivationId) -> bool {
         self.state.act(act).end.is_some_and(ActivationEnd::is_success)
     }
@@ -492,19 +497,19 @@ impl Decider<'_> {
         self.state.start.as_ref().is_some_and(|start| start.mode.until.contains(id))
     }
 
-    /// A fault of the engine's own, for commands of people.
+    /// Returns the engine's fault for commands of people.
     pub(super) fn cancelled(reason: &str) -> Fault {
         Fault::new(FaultKind::Cancelled, super::CANCELLED, format!("cancelled: {reason}"))
     }
 }
 
-/// Milliseconds as seconds the way people write them: `5`, `0.15`.
+/// Formats milliseconds as seconds: `5`, `0.15`.
 fn seconds(ms: Time) -> String {
     let text = format!("{}.{:03}", ms / 1000, ms % 1000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A number that differs from attempt to attempt, the same on every machine (splitmix64).
+/// Returns a number that differs between attempts and is the same on every machine (splitmix64).
 fn spread(act: ActivationId, attempt: u32) -> u64 {
     let mut x = (u64::from(act) << 32 | u64::from(attempt)).wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

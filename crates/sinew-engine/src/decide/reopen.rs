@@ -18,13 +18,13 @@ use crate::{ActivationId, ROOT, SharedJson};
 
 /// Activations that a retry affects.
 struct RetryScope {
-    /// Activations that run again, in the order in which they were made.
+    /// Activations that run again, in order of creation.
     again: Vec<ActivationId>,
-    /// Nodes whose joins start afresh.
+    /// Nodes whose joins are reset.
     reset: BTreeSet<NodeIndex>,
 }
 
-/// Plans a retry without carrying it out. The same rule decides when it is carried out.
+/// Plans a retry without performing it. Performing it uses the same rule.
 pub(crate) fn plan_retry(
     graph: &IndexedPlan,
     adapter: &dyn Adapter,
@@ -67,7 +67,7 @@ pub(crate) fn plan_retry(
     })
 }
 
-/// All of the workflow runs again.
+/// Plans that the complete workflow runs again.
 fn plan_afresh(graph: &IndexedPlan, state: &ExecutionState) -> RetryPlan {
     let plan = graph.plan();
     let begins = state.start.as_ref().map(|start| entry(plan, &start.mode)).unwrap_or_default();
@@ -81,7 +81,7 @@ fn plan_afresh(graph: &IndexedPlan, state: &ExecutionState) -> RetryPlan {
     }
 }
 
-/// True if there is something to run again: whoever asked for a success has it.
+/// Checks that there is something to run again: a successful execution cannot be reopened.
 fn may_reopen(state: &ExecutionState) -> Result<(), InputRefusal> {
     if !state.ended {
         return Err(InputRefusal::NotEnded);
@@ -92,7 +92,7 @@ fn may_reopen(state: &ExecutionState) -> Result<(), InputRefusal> {
     Ok(())
 }
 
-/// The admitted input of an execution that begins afresh.
+/// Returns the validated input of an execution that starts again.
 fn afresh(
     graph: &IndexedPlan,
     adapter: &dyn Adapter,
@@ -116,7 +116,7 @@ fn scope(
         can_run_again(graph, state, &left, id)?;
     }
     let wanted = |act: &ActivationId| {
-        // With names, cancelled ones still run again: they never had their turn.
+        // Cancelled activations run again even with named nodes, because they did not run.
         let beside = !retry.only && state.act(*act).end == Some(ActivationEnd::Cancelled);
         retry.nodes.is_empty() || beside || is_named(graph, state, retry, *act)
     };
@@ -135,7 +135,7 @@ fn scope(
     if let Some(input) = &retry.input {
         takes(graph, &retry.nodes, &reset, input)?;
     }
-    // A node that depends on another one that runs again is reached by flow, not started on its own.
+    // A node that depends on another rerun node starts through its tokens, not directly.
     let again: Vec<ActivationId> =
         again.into_iter().filter(|act| !reset.contains(&state.act(*act).node)).collect();
     if again.is_empty() {
@@ -144,8 +144,8 @@ fn scope(
     Ok(RetryScope { again, reset })
 }
 
-/// Lists activations that failed or were cancelled. Only the latest activation of a node in a scope counts: earlier
-/// failures were retried already.
+/// Returns the activations that failed or were cancelled. Only the latest activation of a node in a
+/// scope counts: earlier failures were already retried.
 fn unfinished(graph: &IndexedPlan, state: &ExecutionState) -> Vec<ActivationId> {
     let acts = 0..state.acts.len() as ActivationId;
     acts.filter(|act| {
@@ -178,7 +178,7 @@ fn can_run_again(
     })
 }
 
-/// Whether the one named node can be given this input.
+/// Returns whether the named node can receive this input.
 fn takes(
     graph: &IndexedPlan,
     nodes: &[String],
@@ -202,7 +202,7 @@ fn is_named(graph: &IndexedPlan, state: &ExecutionState, retry: &RetryRequest, a
     retry.nodes.contains(&graph.plan().node(state.act(act).node).id)
 }
 
-/// Exit nodes run again with every end of the execution.
+/// Returns whether this is an exit node; exit nodes run again with every end of the execution.
 fn is_exit(graph: &IndexedPlan, node: NodeIndex) -> bool {
     graph.plan().exits.iter().any(|exit| exit.node == node)
 }
@@ -238,7 +238,8 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// Returns the end of the activations that a retry of other nodes left as they were: a failure, else a cancellation.
+    /// Returns the end of the activations that a retry of other nodes left unchanged: a failure,
+    /// otherwise a cancellation.
     pub(super) fn left_behind(&self) -> Option<(Option<ActivationId>, Fault)> {
         if self.state.reopened == 0 {
             return None;

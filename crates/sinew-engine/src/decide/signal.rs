@@ -1,4 +1,4 @@
-//! Inputs of people, and of time.
+//! Inputs of people, and timers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::input::InputRefusal;
 use crate::state::{ActivationPhase, EngineTimer, TimerKind};
 
 impl Decider<'_> {
-    /// Everything that is due happens, in the order in which it was due.
+    /// Fires all due timers in order of their due times.
     pub(super) fn tick(&mut self) {
         while let Some(timer) = self.next_due() {
             self.fire(timer);
@@ -82,7 +82,7 @@ impl Decider<'_> {
         self.emit(Fact::CancelRequested { reason: reason.to_owned() });
         self.cancel_open(reason);
         if concluded {
-            // The graph had ended: only its exit nodes are given up, the outcome stands.
+            // The graph is complete: only its exit nodes are cancelled, and the outcome remains.
             self.emit(Fact::Ended);
         } else {
             self.conclude_with(ExecutionOutcome {
@@ -112,7 +112,7 @@ impl Decider<'_> {
         if self.state.paused.is_none() {
             return Err(InputRefusal::NotPaused);
         }
-        // Timers that are due wait for the next tick: a shell that reads results first sends it then.
+        // Due timers wait for the next tick: a shell that reads results first sends it after them.
         self.emit(Fact::Resumed);
         Ok(())
     }

@@ -8,10 +8,11 @@ use crate::ask::TaskRequest;
 
 pub(super) const TOO_LARGE: &str = code::VALUE_TOO_LARGE.as_str();
 
-/// Levels of arrays and objects a value may have. JSON readers give up at 128; what wraps a value needs a few of them.
+/// Maximum nesting depth of arrays and objects in a value. JSON readers abort at 128, and wrappers
+/// around a value need a few levels.
 const MAX_DEPTH: u32 = 100;
 
-/// The fault of a value that takes more than about `limit` bytes as JSON or is nested too deeply.
+/// Returns a fault if a value exceeds about `limit` bytes as JSON, or is nested too deeply.
 pub(super) fn too_large(what: &str, value: &Value, limit: u64) -> Option<Fault> {
     let mut left = limit;
     match measure(value, MAX_DEPTH, &mut left) {
@@ -23,8 +24,8 @@ pub(super) fn too_large(what: &str, value: &Value, limit: u64) -> Option<Fault> 
     }
 }
 
-/// The fault of a task that takes more than about `limit` bytes: its input, its instruction and its context together. All
-/// of them are stored with the fact that it was sent.
+/// Returns a fault if a task exceeds about `limit` bytes: its input, instruction and context
+/// together, which are all stored with the dispatch.
 pub(super) fn task_too_large(ask: &TaskRequest, limit: u64) -> Option<Fault> {
     let mut left = limit;
     if measure(&ask.input, MAX_DEPTH, &mut left) != SizeFit::Fits {
@@ -44,7 +45,7 @@ enum SizeFit {
     TooDeep,
 }
 
-/// Counts as far as it must: stops where the value no longer fits.
+/// Measures a value, and stops when it exceeds the limit.
 fn measure(value: &Value, depth: u32, left: &mut u64) -> SizeFit {
     let mut all = |own: u64, items: &mut dyn Iterator<Item = (usize, &Value)>| {
         let Some(depth) = depth.checked_sub(1) else { return SizeFit::TooDeep };

@@ -1,4 +1,5 @@
-//! A dialect whose behaviour is data: what a node does stands in its `extra`, see [`super::plan`].
+//! A dialect whose behaviour is data: the `extra` of a node defines what it does, see
+//! [`super::plan`].
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use crate::{
 
 pub(crate) struct Scripted;
 
-/// The fault of a word: `failure`, `error`, `invalid`, `hard` (not retryable), `after500` (retry after 500 ms).
+/// Returns the fault with this name: `failure`, `error`, `invalid`, `hard` (not retryable),
+/// `after500` (retry after 500 ms).
 pub(crate) fn fault(word: &str) -> Fault {
     match word {
         "" | "failure" => Fault::failure("failure", "it failed"),
@@ -56,7 +58,7 @@ fn children(node: &PlanNode, bodies: impl IntoIterator<Item = (u32, Value)>) -> 
     }
 }
 
-/// The decision that a word of a setting asks for: the setting is a word, or a list with one word per call of the hook.
+/// Returns the decision of a setting: one name, or a list with one name per call of the hook.
 fn decision(node: &PlanNode, setting: &str, call: usize) -> Option<NodeDecision> {
     let words = &node.extra[setting];
     let word = words.as_str().filter(|_| call == 0).or_else(|| words[call].as_str())?;

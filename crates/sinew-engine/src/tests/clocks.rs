@@ -1,4 +1,5 @@
-//! Clocks that stop while a person is waited for, and deadlines that move by the time of the wait.
+//! Timers that stop while an execution waits for a person, and deadlines that move by the duration
+//! of the wait.
 
 use serde_json::json;
 
@@ -9,7 +10,8 @@ use crate::{WaitingFor, execution_status, people_waits, waiting};
 
 #[test]
 fn a_callee_that_waits_for_a_person_stops_the_clocks_above_it() {
-    // The attempt has 100 ms, its activation 250, its map 400, the execution 500. A person is waited for from 60 to 5060.
+    // The attempt has 100 ms, its activation 250, its map 400, the execution 500. The wait
+    // for a person lasts from 60 to 5060.
     let plan = json!({
         "@": { "limits": { "wall_ms": 500 } },
         "m": { "op": "map", "body": "b", "items": 1, "timeout": 400 },

@@ -1,4 +1,5 @@
-//! Journals from a store that lost, doubled, mixed up or changed facts: refused with a reason, never a panic.
+//! Journals from a store that lost, duplicated, reordered or changed facts: rejected with a reason,
+//! without a panic.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use super::properties::{Dice, for_seeds, history};
 use super::wire::any_fact;
 use crate::{ExecutionState, Fact, FactError, IndexedPlan, Machine, Round, decode_round, fold, waiting};
 
-/// Every number of a fact, wherever it stands.
+/// Collects all numbers in a fact.
 fn numbers<'a>(value: &'a mut Value, found: &mut Vec<&'a mut Value>) {
     match value {
         Value::Number(_) => found.push(value),
@@ -21,7 +22,7 @@ fn numbers<'a>(value: &'a mut Value, found: &mut Vec<&'a mut Value>) {
     }
 }
 
-/// The fact with another number in one place, if it is one still.
+/// Returns the fact with another number in one position, if it is still a fact.
 fn changed(fact: &Fact, dice: &mut Dice) -> Fact {
     let mut json = serde_json::to_value(fact).unwrap();
     let mut found = Vec::new();
@@ -34,7 +35,7 @@ fn changed(fact: &Fact, dice: &mut Dice) -> Fact {
     serde_json::from_value(json).unwrap_or_else(|_| fact.clone())
 }
 
-/// Folds what is accepted, as a careless reader would, and looks at what came of it.
+/// Folds the accepted facts and checks the result.
 fn fold_all(graph: &IndexedPlan, rounds: &[Round]) -> (ExecutionState, Vec<FactError>) {
     let (mut state, mut bad) = (ExecutionState::new(), Vec::new());
     for round in rounds {

@@ -1,4 +1,4 @@
-//! When tokens make an activation. Seeded bugs: each makes at least one of these stories end otherwise.
+//! Joins of tokens to activations. Seeded bugs: each breaks at least one of these cases.
 
 use std::panic::catch_unwind;
 
@@ -254,7 +254,8 @@ fn a_route_that_cannot_be_told_fails_the_node() {
     );
 }
 
-/// The outcome of a script is a fact: it is asked for once, is not another try of the work, and its failure fails the node.
+/// The result of a script is a fact: it is requested once, is not a retry of the work, and its
+/// failure fails the node.
 #[test]
 fn scripts_choose_edges_by_their_recorded_outcome() {
     check(
@@ -279,7 +280,7 @@ fn scripts_choose_edges_by_their_recorded_outcome() {
     );
 }
 
-/// The stories of this file, and those of failures before joins.
+/// The cases of this file, and those of failures before joins.
 const STORIES: &[fn()] = &[
     failure::isolate_skips_what_depends_on_the_failure_and_nothing_else,
     failure::isolate_leaves_a_quorum_that_can_do_without,

@@ -1,4 +1,4 @@
-//! The table of the lifecycle: every row happens, nothing else does, and the page shows it.
+//! The lifecycle table: every row occurs, no other transition does, and the page shows it.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use super::world::World;
 use crate::lifecycle::{TRANSITIONS, Transition, page};
 use crate::{ActivationPhase, ExecutionState, FactKind, apply, decode_round};
 
-/// A change of a phase that a journal shows.
+/// A change of a phase in a journal.
 type Change = (Option<ActivationPhase>, FactKind, ActivationPhase);
 
-/// All that the facts of a journal did to phases. A phase that changes without a row of the table is an error.
+/// Returns all phase changes in a journal. A change without a row in the table is an error.
 fn changes(world: &World) -> BTreeSet<(&'static str, &'static str, &'static str)> {
     let mut state = ExecutionState::new();
     let mut found = BTreeSet::new();
@@ -48,7 +48,7 @@ fn words((from, fact, to): Change) -> (&'static str, &'static str, &'static str)
     (from.map_or("-", ActivationPhase::as_str), fact.as_str(), to.as_str())
 }
 
-/// A history with these inputs after its start, answered to its end.
+/// Returns a history with these inputs after its start, completed to its end.
 fn told(edges: &str, settings: Value, inputs: &[&str]) -> World {
     let mut history = History::new(graph(edges, settings));
     for input in ["start [1]"].iter().chain(inputs) {
@@ -62,7 +62,8 @@ fn told(edges: &str, settings: Value, inputs: &[&str]) -> World {
     history.world
 }
 
-/// Each decision of an adapter after sleep and after children, at the top and in a map.
+/// Returns each decision of an adapter after a sleep and after children, at the top level and in a
+/// map.
 fn decisions() -> Vec<World> {
     let mut worlds = Vec::new();
     for word in ["ask", "sleep", "wait", "fan", "skip", "done", "fail"] {
@@ -79,7 +80,7 @@ fn decisions() -> Vec<World> {
     worlds
 }
 
-/// Histories that random inputs seldom reach.
+/// Returns histories that random inputs rarely reach.
 fn corners() -> Vec<World> {
     let retry = json!({ "limit": 1, "delay_ms": 30 });
     let slow = json!({ "limit": 1, "delay_ms": 300 });
@@ -91,9 +92,10 @@ fn corners() -> Vec<World> {
         "m": { "op": "map", "body": "b", "items": 1, "delay": 20 },
     });
     vec![
-        // An adapter that fails after sleep or after children because of a reply it has judged.
+        // An adapter that fails after a sleep or after children because of a reply that it has
+        // judged.
         told("a", json!({ "a": { "shape": "sleep", "wake": "fail", "retry": retry } }), &["a=1"]),
-        // A request that a pause holds back: after children, and for the routing.
+        // A request that a pause delays: after children, and for routing.
         told(
             "m",
             json!({ "m": { "op": "map", "body": "b", "items": 1, "gather": "ask" } }),
@@ -101,15 +103,15 @@ fn corners() -> Vec<World> {
         ),
         told("a>b", json!({ "a": { "route": true } }), &["pause", "a=1"]),
         told("a>b", json!({ "a": { "route": true } }), &["pause", "a=1", "cancel"]),
-        // Time of an activation that runs out while it backs off or waits.
+        // An activation that times out during back-off or while it waits.
         told("a", json!({ "a": { "retry": slow, "timeout": 100 } }), &["a!error"]),
         told("m", map(json!({ "retry": slow, "timeout": 100 })), &["a[0]!error"]),
         told("a", json!({ "a": { "op": "human", "timeout": 100 } }), &["@100"]),
         told("m", map(json!({ "op": "human", "timeout": 100 })), &["@100"]),
-        // Gates, at the top and in a map.
+        // Skipped nodes, at the top level and in a map.
         told("a", json!({ "a": skip.clone() }), &[]),
         told("m", map(skip), &[]),
-        // A child whose delay ends while a person is waited for.
+        // A child whose delay ends while the execution waits for a person.
         told("m a>h", freeze.clone(), &["a=1", "@20", "h:yes"]),
         told("m a>h", freeze, &["a=1", "@20", "cancel"]),
     ]

@@ -1,4 +1,4 @@
-//! Budgets: everything that can run away ends.
+//! Budgets: loops, retries, maps and nesting are bounded.
 
 use serde_json::json;
 
@@ -131,7 +131,8 @@ fn nesting() {
 #[test]
 fn progress() {
     let long = "x".repeat(60_000);
-    // One message is too large; messages together have a limit, and the work goes on without them.
+    // One message is too large; all messages together have a limit, and the work continues without
+    // them.
     let too_large = "y".repeat(70_000);
     let kept = format!("a%{long} | a says\n").repeat(18);
     let script = format!(
@@ -143,7 +144,7 @@ fn progress() {
 #[test]
 fn money() {
     let plan = |limit: f64| json!({ "@": { "limits": { "cost_usd": limit }, "exits": { "x": "always" } }, "a": { "retry": { "limit": 2 } } });
-    // Failed attempts count; what is open is given up, and exit nodes run.
+    // Failed attempts count; open activations are cancelled, and exit nodes run.
     check(
         "a b",
         plan(1.0),
@@ -155,7 +156,7 @@ fn money() {
         x=1 $9.0   | x=1 end
 ",
     );
-    // A usage of all attempts so far takes the place of the one before.
+    // The cumulative usage of all attempts replaces the previous one.
     check(
         "a b",
         plan(1.0),

@@ -1,4 +1,4 @@
-//! A second opinion: which nodes of a graph without cycles run, worked out by recursion instead of tokens.
+//! Reference model: which nodes of an acyclic graph run, computed by recursion instead of tokens.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ enum Fate {
     Failed,
     /// Not taken.
     Dead,
-    /// Not run because of a failure before it.
+    /// Did not run because of an earlier failure.
     Omitted,
 }
 
 struct Model {
     /// From, port, to, veto.
     edges: Vec<(usize, u64, usize, bool)>,
-    /// Ports each node gives a value on.
+    /// Ports on which each node emits a value.
     ports: Vec<Vec<u64>>,
     fails: Vec<bool>,
 }
@@ -65,7 +65,7 @@ impl Model {
         let mut edges = Vec::new();
         for (node, ports) in self.ports.iter().enumerate() {
             edges.push(format!("n{node}"));
-            // A port nobody listens to: without any port, all edges would be live.
+            // Adds an unconnected port, because without ports all edges would be live.
             let names = ports.iter().map(|port| format!("p{port}")).chain(["none".to_owned()]);
             settings[format!("n{node}")] = json!({ "ports": names.collect::<Vec<_>>() });
         }

@@ -26,7 +26,7 @@ fn a_dry_run_asks_nobody() {
     );
 }
 
-/// A dry run asks nobody, but scripts are a part of the workflow.
+/// A dry run calls no agent, but scripts are part of the workflow.
 #[test]
 fn a_dry_run_evaluates_scripts() {
     check(

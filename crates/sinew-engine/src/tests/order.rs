@@ -1,4 +1,4 @@
-//! In which order ready activations start.
+//! The order in which ready activations start.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Persons: only their node waits, or everything does.
+//! People's nodes: either only the node waits, or the whole execution.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Plans in short hand.
+//! Plans in short notation.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

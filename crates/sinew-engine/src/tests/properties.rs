@@ -1,6 +1,7 @@
-//! Properties of any plan under any order of inputs, crashes included.
+//! Properties of any plan under any order of inputs, including crashes.
 //!
-//! Each seed is one plan and one history. A failing seed is printed; `SINEW_SEED=n cargo test -p sinew-engine` replays it.
+//! Each seed is one plan and one history. A failing seed is printed;
+//! `SINEW_SEED=n cargo test -p sinew-engine` replays it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,7 +20,7 @@ use crate::{
     TerminalStatus, Time, decode_round,
 };
 
-/// Numbers that look random and are the same for the same seed (splitmix64).
+/// Pseudo-random numbers, reproducible from a seed (splitmix64).
 pub(super) struct Dice(u64);
 
 impl Dice {
@@ -27,7 +28,7 @@ impl Dice {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Below `sides`.
+    /// Returns a number below `sides`.
     pub(super) fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;
@@ -36,7 +37,7 @@ impl Dice {
         (x ^ (x >> 31)) % sides.max(1)
     }
 
-    /// True `percent` times of a hundred.
+    /// Returns true with a probability of `percent` percent.
     pub(super) fn chance(&mut self, percent: u64) -> bool {
         self.roll(100) < percent
     }
@@ -46,7 +47,7 @@ impl Dice {
     }
 }
 
-/// The one seed to replay, if there is one.
+/// Returns the seed to replay, if one is set.
 pub(super) fn chosen_seed() -> Option<u64> {
     #[expect(clippy::disallowed_methods, reason = "a test may read how it is to be run")]
     std::env::var("SINEW_SEED").ok().and_then(|seed| seed.parse().ok())
@@ -62,7 +63,7 @@ pub(super) fn for_seeds(seeds: Range<u64>, property: impl Fn(u64)) {
     }
 }
 
-/// A plan with a bit of everything.
+/// Returns a plan with a mix of all features.
 fn any_plan(dice: &mut Dice) -> (String, Value) {
     let count = 1 + dice.roll(7);
     let name = |n: u64| format!("n{n}");
@@ -174,7 +175,7 @@ fn any_node(dice: &mut Dice, name: &str, depth: u32, settings: &mut Value) -> Va
     node
 }
 
-/// Of everything, of some nodes, of only those; with another input.
+/// Returns a retry of everything, of some nodes, or of only those; possibly with another input.
 fn any_retry(dice: &mut Dice) -> RetryRequest {
     let named = dice.pick(&[0, 0, 1, 1, 2]);
     RetryRequest {
@@ -184,10 +185,10 @@ fn any_retry(dice: &mut Dice) -> RetryRequest {
     }
 }
 
-/// A world and all that was done to it.
+/// A world and all its inputs.
 pub(super) struct History {
     pub(super) world: World,
-    /// Each input, when it came, and how many rounds there were after it.
+    /// Each input, its time, and the number of rounds after it.
     inputs: Vec<(Time, EngineInput, usize)>,
 }
 
@@ -219,7 +220,7 @@ impl History {
             1 => Err(fault("error")),
             2 => Err(fault(dice.pick(&["hard", "after50", "invalid"]))),
             3 => Ok(TaskReply::new(json!(false))),
-            // Routers answer with names of nodes.
+            // Routers reply with names of nodes.
             4 | 5 => Ok(TaskReply::new(json!(format!("n{}", dice.roll(7))))),
             _ => Ok(TaskReply::new(json!(dice.roll(100) as f64 / 7.0))),
         };
@@ -266,7 +267,7 @@ impl History {
         };
     }
 
-    /// All that is waited for comes: it must end.
+    /// Provides all expected inputs: the execution must end.
     pub(super) fn finish(&mut self) {
         for _ in 0..2_000 {
             let world = &mut self.world;
@@ -304,7 +305,7 @@ pub(super) fn history(seed: u64) -> History {
         history.any_input(&mut dice);
     }
     history.finish();
-    // Most failures are retried once more, with better luck.
+    // Most failures are retried once more, with a higher chance of success.
     if dice.chance(60) {
         let retry = if dice.chance(60) { RetryRequest::default() } else { any_retry(&mut dice) };
         if history.give(EngineInput::Retry { retry, reason: "me".into() }).is_ok() {
@@ -340,7 +341,8 @@ fn any_history_holds(seeds: Range<u64>) {
     assert!(chosen_seed().is_some() || all.into_iter().all(enough), "the seeds reach all ends: {ends:?}");
 }
 
-/// A journal cut off after any round, and the same answers after that, lead to the same journal.
+/// Checks that a journal truncated after any round, followed by the same inputs, leads to the same
+/// journal.
 fn check_prefix(history: &History, dice: &mut Dice) {
     let rounds = dice.roll(history.world.journal().len() as u64 + 1) as usize;
     let kept: Vec<_> =
@@ -349,7 +351,8 @@ fn check_prefix(history: &History, dice: &mut Dice) {
     let mut again = Machine::<Vec<Vec<u8>>>::replay(graph, &Scripted, &kept).unwrap();
     let later =
         history.inputs.iter().skip_while(|(_, _, after)| *after < rounds || (rounds > 0 && *after == rounds));
-    // Inputs without facts between two rounds change nothing, so it does not matter on which side of the cut they fall.
+    // Inputs without facts between two rounds change nothing, so their side of the cut does not
+    // matter.
     for (now, input, _) in later {
         let _ = again.handle(*now, input.clone());
     }

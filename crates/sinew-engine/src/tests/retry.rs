@@ -228,7 +228,7 @@ fn a_retry_of_some_leaves_the_other_failures() {
 
 #[test]
 fn a_retry_of_only_some_leaves_what_was_cancelled_too() {
-    // Nodes that depend on it are left out, so the end stays the same, whatever the outcome of the node.
+    // Dependent nodes are not run, so the end is the same whatever the outcome of the node.
     check(
         "a>m b>m a>n",
         json!({ "@": { "failure": "stop" } }),
@@ -259,7 +259,8 @@ fn a_retry_of_only_some_leaves_what_was_cancelled_too() {
         a_1!hard   | a_1!hard m/ failure!hard end
 ",
     );
-    // Replies are discarded while a failure drains: one that a retry left behind drains nothing.
+    // Replies are discarded while a failure drains; a failure that a retry left unchanged drains
+    // nothing.
     check(
         "a b",
         json!({ "@": { "failure": "drain" } }),
@@ -292,7 +293,7 @@ fn a_retry_asks_with_another_input() {
         retry b < 1 | refused: nothing in the execution failed or was cancelled
 ",
     );
-    // Only the first ask of work: what the dialect asks because of the answer is its own.
+    // Only the first work request: the dialect's requests after the reply are its own.
     check(
         "a",
         json!({ "a": { "judge": true } }),
@@ -344,7 +345,7 @@ fn an_input_is_refused_where_nothing_takes_it() {
 
 #[test]
 fn an_execution_begins_afresh_with_another_input() {
-    // Walks, budgets of edges and exits included.
+    // Including traversals, budgets of edges and exits.
     check(
         "a>b b>b2#1 b2>b",
         json!({ "a": { "op": "pure" }, "b": { "join": "each" }, "b2": { "join": "once", "op": "pure" },
@@ -359,7 +360,7 @@ fn an_execution_begins_afresh_with_another_input() {
         retry < 5  | refused: nothing in the execution failed or was cancelled
 ",
     );
-    // Children are not kept, and an execution whose input was refused begins.
+    // Children are not kept, and an execution whose input was rejected starts.
     check(
         "m",
         json!({ "m": { "op": "map", "body": "b" }, "@": { "refuse": 1 } }),

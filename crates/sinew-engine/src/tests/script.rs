@@ -1,4 +1,4 @@
-//! Cases: what happens, line by line, and the facts that follow, in short hand.
+//! Cases in short notation: each line contains an input and the resulting facts.
 
 use std::fmt::Write as _;
 use std::panic::Location;
@@ -25,9 +25,9 @@ use crate::{
 /// read 500 ms after the start, before any timer fires), `pause`, `resume`, `cancel`,
 /// `retry`, `retry a b`, `retry only a`, `retry a < 5` (with this input). A child is `body[index]`, a second activation of a node `a_1`.
 ///
-/// Facts: `+a` begun, `a?1` asked (attempt; `/tries` where they differ), `a?!` to be tried again, `a=v` completed, `a==v`
+/// Facts: `+a` started, `a?1` dispatched (attempt; `/tries` if different), `a?!` to be retried, `a=v` completed, `a==v`
 /// completed without running, `a-` skipped, `a!code` failed, `ax` cancelled, `a*3` waits for three children, `a/` dead,
-/// `>a/` token dropped, and words for the rest. Routing and making of activations go unsaid.
+/// `>a/` token dropped, and names for the others. Routes and new activations are omitted.
 #[track_caller]
 pub(crate) fn check(edges: &str, settings: Value, script: &str) {
     let mut world = World::new(graph(edges, settings));
@@ -97,7 +97,7 @@ pub(crate) fn parse(world: &World, input: &str) -> EngineInput {
     let running = world.state().acts.get(act as usize).and_then(|one| one.running.or(Some(one.attempt)));
     let attempt = attempt.or(running).unwrap_or(1);
     let (rest, cost) = rest.split_once(" $").map_or((rest, None), |(rest, cost)| (rest, Some(cost)));
-    // Tokens and cost: each attempt tells its own, or those of all attempts so far if a `+` stands before the price.
+    // Tokens and cost: of each attempt, or of all attempts so far if the price has a `+`.
     let usage = cost.map_or(Value::Null, |cost| {
         let price: f64 = cost.trim_start_matches('+').parse().unwrap();
         serde_json::json!({"turns": 1, "cost_usd": price, "cumulative": cost.starts_with('+')})
@@ -119,7 +119,8 @@ pub(crate) fn parse(world: &World, input: &str) -> EngineInput {
     }
 }
 
-/// A report of a callee: its name, the number of the report, and a `-` if the wait is over. `<60`: since that time.
+/// Builds a callee's report: its name, the number of the report, and a `-` if the wait is over.
+/// `<60`: start of the wait.
 pub(crate) fn callee_wait(act: ActivationId, attempt: u32, report: &str, now: Time) -> EngineInput {
     let (report, since) = report.split_once('<').unwrap_or((report, ""));
     let since = since.parse().unwrap_or(now);
@@ -141,7 +142,7 @@ pub(crate) fn callee_wait(act: ActivationId, attempt: u32, report: &str, now: Ti
     EngineInput::CalleeWait { act, attempt, callee: report[..1].to_owned(), number, wait }
 }
 
-/// The activation of this name, rather one that waits; a name nobody has finds none.
+/// Returns the activation with this name, preferably a waiting one; an unknown name finds none.
 fn find(world: &World, name: &str) -> ActivationId {
     let acts = || (0..world.state().acts.len() as ActivationId).rev().filter(|act| path(world, *act) == name);
     let open = acts().find(|act| {
@@ -154,7 +155,7 @@ fn find(world: &World, name: &str) -> ActivationId {
 pub(crate) fn path(world: &World, act: ActivationId) -> String {
     let one = world.state().act(act);
     let mut text = world.graph().plan().node(one.node).id.clone() + &place(world.state(), one.scope);
-    // Activations of one node are told apart only where there are several in one place.
+    // The ordinal is shown only if the node has several activations in one scope.
     if one.ordinal > 0 {
         write!(text, "_{}", one.ordinal).unwrap();
     }
@@ -195,7 +196,7 @@ pub(crate) fn tell(world: &World, fact: &Fact) -> Option<String> {
         Fact::Dispatched { act, attempt, tries, ask, .. } => {
             let who = if ask.tag == "work" { String::new() } else { format!("{}:", ask.tag) };
             let tries = if tries == attempt { String::new() } else { format!("/{tries}") };
-            // An input that an operator gave is told.
+            // An input given by an operator is shown.
             let given = world
                 .state()
                 .act(*act)

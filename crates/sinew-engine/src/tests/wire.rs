@@ -1,4 +1,5 @@
-//! Rounds as bytes: nothing is lost, old journals stay readable, foreign bytes are refused and never panic.
+//! Encoded rounds: they are lossless, old journals remain readable, and foreign bytes are rejected
+//! without a panic.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -71,12 +72,12 @@ fn what_is_not_known_is_refused_with_its_reason() {
     refused(&[8, 3], "journal format 3 is not known");
     refused(&[8, 1, 26], "the bytes are not a journal round");
     refused(b"hello", "the bytes are not a journal round");
-    // Facts: a resumed one, then one of field 99.
+    // Facts: a resume, then one of field 99.
     refused(&[8, 1, 26, 3, 0xd2, 1, 0, 26, 3, 0x9a, 6, 0], "fact 1 of the round is of a kind");
-    // A dispatch without an ask, and a note that is not JSON.
+    // A dispatch without a request, and a note that is not JSON.
     refused(&[8, 1, 26, 2, 0x5a, 0], "fact 0: ask is missing");
     refused(&[8, 1, 26, 5, 0x52, 3, 0x12, 1, b'{'], "fact 0: a value is not JSON");
-    // A status from the future.
+    // An unknown status.
     refused(&[8, 1, 26, 5, 0xe2, 1, 2, 8, 9], "fact 0: status is missing or has an unknown value");
 }
 
@@ -86,11 +87,11 @@ fn fields_that_are_not_known_are_skipped() {
     let mut bytes = encode_round(&round);
     bytes.extend([0xfa, 1, 1, 0]); // field 31 of the round
     assert_eq!(decode_round(&bytes).unwrap(), round);
-    // Field 9 in a fact beside its kind.
+    // Field 9 in a fact, in addition to its kind.
     assert_eq!(decode_round(&[8, 1, 26, 5, 0xd2, 1, 2, 0x48, 1]).unwrap().facts, [Fact::Resumed]);
 }
 
-/// The bytes of a line of hexadecimal digits.
+/// Decodes a line of hexadecimal digits.
 fn bytes_of(line: &str) -> Vec<u8> {
     let digits = (0..line.len()).step_by(2).map(|at| &line[at..at + 2]);
     digits.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
@@ -109,7 +110,7 @@ fn rounds_with_references_are_still_read() {
     }
 }
 
-/// The state and the kinds of facts of a stored journal; see `tests/histories/README.md`.
+/// Returns the state and the kinds of facts of a stored journal; see `tests/histories/README.md`.
 fn old_journal(graph: &IndexedPlan) -> (ExecutionState, BTreeSet<String>) {
     let mut state = ExecutionState::new();
     let mut kinds = BTreeSet::new();
@@ -134,7 +135,7 @@ fn old_journals_are_still_read() {
     let (state, kinds) = old_journal(&graph);
     let stored: ExecutionState =
         serde_json::from_str(include_str!("../../tests/histories/v1.state.json")).unwrap();
-    // `callee_waits` is younger than the journal.
+    // `callee_waits` is newer than the journal.
     assert_eq!(kinds.len(), KINDS as usize - 1, "the journal has facts of every kind: {kinds:?}");
     let (seen, stored) = (serde_json::to_value(&state).unwrap(), serde_json::to_value(&stored).unwrap());
     assert_eq!(seen, stored, "the fold of the stored journal; its state as it is seen now:\n{seen:#}");
@@ -320,7 +321,7 @@ fn value(dice: &mut Dice) -> Value {
         2 => json!(dice.chance(50)),
         3 => json!(dice.roll(u64::MAX)),
         4 => json!(-dice.roll(1 << 62).cast_signed()),
-        // Numbers that are read back wrongly without exact parsing are among these.
+        // Includes numbers that are only read back correctly with exact parsing.
         5 => json!(f64::from_bits(dice.roll(u64::MAX) >> 2)),
         6 => json!(text(dice)),
         7 => (0..dice.roll(3)).map(|_| value(dice)).collect(),
@@ -330,13 +331,13 @@ fn value(dice: &mut Dice) -> Value {
 
 fn val(dice: &mut Dice) -> SharedJson {
     if dice.chance(40) {
-        // A few large values, which a round then has more than once.
+        // A few large values, which therefore repeat within a round.
         return json!([dice.pick(&["a", "b"]).repeat(usize::try_from(60 + dice.roll(5)).unwrap())]).into();
     }
     value(dice).into()
 }
 
-/// A round of as many replies with one value, which the facts share or have each for themselves.
+/// Returns a round of `count` replies with one value, shared by the facts or copied.
 fn replies(value: &Value, count: u32, is_shared: bool) -> Round {
     let shared = Arc::new(value.clone());
     let reply = |act| {

@@ -12,10 +12,10 @@ use crate::{
 };
 
 pub(crate) struct World {
-    /// The execution, with its rounds as they would be stored.
+    /// The execution with its encoded rounds.
     pub(crate) machine: Machine<Vec<Vec<u8>>>,
     pub(crate) now: Time,
-    /// Sent, and neither answered nor given up.
+    /// Tasks that were sent, and neither answered nor cancelled.
     pub(crate) tasks: BTreeSet<(ActivationId, u32)>,
     pub(crate) finished: u32,
 }
@@ -38,9 +38,9 @@ impl World {
         self.machine.journal()
     }
 
-    /// Takes an input; the facts are stored, applied and reacted to.
+    /// Handles an input; the facts are stored, applied and reacted to.
     pub(crate) fn input(&mut self, input: EngineInput) -> Result<Vec<Fact>, InputRefusal> {
-        // A copy costs as much as the input: every fourth is enough for so many histories.
+        // A copy costs as much as the input, so only every fourth input is checked.
         let before = self.journal().len().is_multiple_of(4).then(|| self.state().clone());
         match self.machine.handle(self.now, input) {
             Ok(decided) => {
@@ -85,19 +85,19 @@ impl World {
         }
     }
 
-    /// The state as a journal gives it.
+    /// Returns the state folded from the journal.
     pub(crate) fn fold(&self) -> ExecutionState {
         fold(self.graph(), self.journal())
     }
 
-    /// Throws everything away but the journal.
+    /// Drops everything except the journal.
     pub(crate) fn crash(&mut self) {
         let rounds: Vec<_> = self.journal().iter().map(|bytes| decode_round(bytes).unwrap()).collect();
         self.machine = Machine::replay(self.machine.graph().clone(), &Scripted, &rounds)
             .expect("facts of our own making are never refused");
     }
 
-    /// True if something is to come: from an agent, a person, an operator or the clock.
+    /// Returns true if an input is expected: from an agent, a person, an operator or a timer.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.tasks.is_empty()
             || self.state().paused.is_some()
@@ -171,7 +171,7 @@ impl World {
         );
         assert!(state.stopped_wall.is_none() || !state.asking.is_empty(), "and runs again afterwards");
         let parallel = self.graph().plan().profile.parallel;
-        // Activations that waited for a person or for children return without queueing again.
+        // Activations that waited for a person or for children resume without queueing again.
         let fresh = |one: &&Activation| one.wait.is_none() && one.children.is_none();
         let working = |one: &&Activation| {
             matches!(
@@ -193,7 +193,7 @@ impl World {
         );
     }
 
-    /// The costly checks: the stored journal and the stored state are the state.
+    /// Performs the expensive checks: the stored journal and the stored state equal the state.
     pub(crate) fn check_stored(&self) {
         assert!(self.fold() == *self.state(), "state is the fold of the journal");
         let json = serde_json::to_string(self.state()).unwrap();

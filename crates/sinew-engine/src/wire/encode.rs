@@ -89,7 +89,7 @@ fn kind(values: &mut ValueWriter, fact: &Fact) -> Kind {
                 callee: callee.clone(),
                 number: *number,
                 wait_json: wait.as_ref().map_or_else(Bytes::new, |wait| {
-                    // Serialising plain data with text keys cannot fail.
+                    // Plain data with string keys always serializes.
                     serde_json::to_vec(&**wait).unwrap_or_default().into()
                 }),
             })
@@ -144,9 +144,9 @@ fn kind(values: &mut ValueWriter, fact: &Fact) -> Kind {
     }
 }
 
-/// Null is not bytes at all: it is the commonest value.
+/// Encodes null as no bytes, because it is the most frequent value.
 pub(super) fn json(value: &Value) -> Bytes {
-    // A value has string keys only, so it always serialises; and writing to memory does not fail.
+    // A value has string keys only and is written to memory, so it always serializes.
     if value.is_null() { Bytes::new() } else { serde_json::to_vec(value).unwrap_or_default().into() }
 }
 
@@ -251,7 +251,7 @@ fn ask(values: &mut ValueWriter, ask: &TaskRequest) -> pb::JournalAsk {
 }
 
 fn reply(values: &mut ValueWriter, reply: &TaskReply) -> pb::JournalReply {
-    // The fact has the time of work.
+    // The fact contains the time of work.
     let TaskReply { output, artifacts, events, usage, worked_ms: _ } = reply;
     pb::JournalReply {
         output_json: values.write(output),

@@ -13,23 +13,25 @@ use super::decode::{self, Bad, Decoded};
 use super::encode;
 use crate::SharedJson;
 
-/// Bytes of a value from which on it may be referred to.
+/// Minimum size of a value that may be referenced.
 const MIN_BYTES: usize = 64;
-/// First byte of a reference, before the number of the value: no JSON begins with it.
+/// First byte of a reference, before the number of the value: no JSON starts with it.
 const REFERENCE: u8 = 0;
 
 /// Writes the shared values of one round, in order.
 #[derive(Default)]
 pub(super) struct ValueWriter {
-    /// Numbers of the values of at least [`MIN_BYTES`] by content: equal rounds give equal bytes, whatever they share.
+    /// Numbers of the values of at least [`MIN_BYTES`] by content, so that equal rounds give equal
+    /// bytes regardless of sharing.
     by_content: BTreeMap<Bytes, u32>,
-    /// Numbers by address, so that a value is serialised once. The facts hold the values while they are written.
+    /// Numbers by address, so that a value is serialized once. The facts keep the values alive
+    /// while they are written.
     by_address: BTreeMap<*const Value, u32>,
     has_references: bool,
 }
 
 impl ValueWriter {
-    /// Returns the bytes of a value, or a reference to an equal value that stands earlier in the round.
+    /// Returns the bytes of a value, or a reference to an equal value earlier in the round.
     pub(super) fn write(&mut self, value: &SharedJson) -> Bytes {
         if let Some(number) = self.by_address.get(&Arc::as_ptr(value)) {
             let number = *number;
@@ -50,7 +52,7 @@ impl ValueWriter {
         [&[REFERENCE][..], &number.to_le_bytes()].concat().into()
     }
 
-    /// Returns true if readers have to know references.
+    /// Returns true if readers have to support references.
     pub(super) fn has_references(&self) -> bool {
         self.has_references
     }
@@ -63,7 +65,7 @@ pub(super) struct ValueReader {
 }
 
 impl ValueReader {
-    /// Returns the value of these bytes, or the one that they refer to.
+    /// Returns the value of these bytes, or the referenced value.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Decoded<SharedJson> {
         if let Some((&REFERENCE, number)) = bytes.split_first() {
             let number = number.try_into().map_err(|_| Bad::Missing("reference to a value"))?;

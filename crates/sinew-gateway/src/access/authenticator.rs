@@ -1,4 +1,4 @@
-//! The gate: which caller a request proves to come from.
+//! Authentication: identifies the caller of a request.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,18 +24,18 @@ use super::session::{
 use crate::error::GatewayError;
 use crate::options::AccessOptions;
 
-/// Header that carries a key, beside `Authorization`.
+/// Header for a key, as an alternative to `Authorization`.
 const KEY_HEADER: &str = "x-api-key";
 /// Name of the secret that signs sessions.
 const SESSION_SECRET: &str = "session";
 /// Bytes of a shared secret.
 const SECRET_BYTES: usize = 32;
 
-/// DNS names of the certificate that the client of a connection has proved to own.
+/// DNS names in the certificate that the client of a connection proved to own.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerNames(pub(crate) Arc<[String]>);
 
-/// Reason why the credentials of a request do not open.
+/// Reason why the credentials of a request are rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AccessRefusal {
     #[error("the request has no credentials; send `Authorization: Bearer KEY`")]
@@ -59,8 +59,8 @@ pub(crate) enum AccessRefusal {
 }
 
 impl AccessRefusal {
-    /// Error of the credentials in the words of RFC 6750. `None` for a request without any, and where they cannot be
-    /// checked.
+    /// Returns the error code of RFC 6750. Returns `None` for a request without credentials, and if
+    /// they cannot be checked.
     pub(crate) fn bearer_error(&self) -> Option<&'static str> {
         match self {
             Self::Malformed => Some("invalid_request"),
@@ -74,26 +74,27 @@ impl AccessRefusal {
         }
     }
 
-    /// Whether the credentials are good, and give no right here.
+    /// Returns whether the credentials are valid but grant no access here.
     pub(crate) fn lacks_scope(&self) -> bool {
         *self == Self::Token(TokenRefusal::Scope)
     }
 }
 
-/// Knows the callers of a gateway.
+/// Authenticates the callers of a gateway.
 pub(crate) struct Authenticator {
     is_required: bool,
     own: CallerIdentity,
-    /// `None`: the gateway's user may not read them, and requests need none.
+    /// `None`: the gateway's user may not read them, and requests need no keys.
     keys: Option<KeySet>,
     oidc: Vec<OidcProvider>,
     sessions: Option<BrowserSessions>,
-    /// Sessions that ended before their time; `None` where there are none.
+    /// Sessions that ended before they expired; `None` without sessions.
     ended: Option<EndedSessions>,
 }
 
 impl Authenticator {
-    /// The gate of a mesh. Fails where requests need credentials that cannot be checked.
+    /// Opens the authenticator of a mesh. Fails if requests need credentials that cannot be
+    /// checked.
     pub(crate) async fn open(mesh: &Mesh, options: &AccessOptions) -> Result<Self, GatewayError> {
         let own = CallerIdentity::own(mesh.caller().clone());
         let (keys, secret) = match Self::read(mesh).await {
@@ -121,22 +122,22 @@ impl Authenticator {
         Ok((keys, shared_secret(mesh, SESSION_SECRET).await?))
     }
 
-    /// Whether keys and other records of gateways can be read.
+    /// Returns whether keys and other records of gateways can be read.
     pub(crate) fn reads_records(&self) -> bool {
         self.keys.is_some()
     }
 
-    /// Whether requests need credentials.
+    /// Returns whether requests need credentials.
     pub(crate) fn is_required(&self) -> bool {
         self.is_required
     }
 
-    /// Addresses of the OpenID providers whose tokens open.
+    /// Returns the addresses of the OpenID providers whose tokens are accepted.
     pub(crate) fn issuers(&self) -> Vec<String> {
         self.oidc.iter().map(|provider| provider.issuer().to_owned()).collect()
     }
 
-    /// The caller of a request; `None` for one without credentials where they are required.
+    /// Returns the caller of a request, or `None` if required credentials are missing.
     pub(crate) async fn caller_of(&self, parts: &Parts) -> Result<Option<CallerIdentity>, AccessRefusal> {
         if let Some(presented) = presented(&parts.headers)? {
             return match PresentedKey::parse(presented) {
@@ -158,7 +159,8 @@ impl Authenticator {
         Ok((!self.is_required).then(|| self.own.clone()))
     }
 
-    /// Whether a caller who was let in would be let in now: its key is valid, and its token has not ended.
+    /// Returns whether an admitted caller still has access: its key is valid, and its token has not
+    /// expired.
     pub(crate) fn still_opens(&self, caller: &CallerIdentity) -> bool {
         let has_ended = caller.until_ms.is_some_and(|until| now_ms() >= until);
         let is_valid =
@@ -166,14 +168,14 @@ impl Authenticator {
         !has_ended && caller.key.as_ref().is_none_or(|id| is_valid(id) == Some(true))
     }
 
-    /// Whether a key was revoked.
+    /// Returns whether a key was revoked.
     pub(crate) fn has_revoked(&self, id: &Token) -> bool {
         let key = self.keys.as_ref().and_then(|keys| keys.get(id));
         key.is_some_and(|key| key.standing(now_ms()) == KeyStanding::Revoked)
     }
 
-    /// Like [`Authenticator::owner_of`], also for a key that was made while the view of the keys could
-    /// not be fed.
+    /// Like [`Authenticator::owner_of`], but also finds a key that was created while the view of
+    /// keys could not be updated.
     async fn find_owner(&self, presented: &PresentedKey) -> Result<CallerIdentity, AccessRefusal> {
         let keys = self.keys.as_ref().ok_or(AccessRefusal::NoKeys)?;
         keys.find(&presented.id).await.map_err(|_| AccessRefusal::UnreadKeys)?;
@@ -183,7 +185,7 @@ impl Authenticator {
     fn owner_of(&self, presented: &PresentedKey) -> Result<CallerIdentity, AccessRefusal> {
         let keys = self.keys.as_ref().ok_or(AccessRefusal::NoKeys)?;
         let key = keys.get(&presented.id).filter(|key| key.proves(&presented.secret));
-        // Only its owner learns that a key has ended.
+        // Only its owner learns that a key has expired.
         valid(&*key.ok_or(AccessRefusal::UnknownKey)?)
     }
 
@@ -193,7 +195,7 @@ impl Authenticator {
             match provider.caller_of(token).await {
                 Ok(caller) => return Ok(caller),
                 Err(TokenRefusal::NotAToken) => {}
-                // A token that another provider has vouched for lacks nothing but a scope.
+                // Another provider accepted the token, which lacks only a scope.
                 Err(_) if refusal.lacks_scope() => {}
                 Err(reason) => refusal = reason.into(),
             }
@@ -201,14 +203,15 @@ impl Authenticator {
         Err(refusal)
     }
 
-    /// Begins a session of the owner of a key: the value of its cookie. `None` for a key that does not open.
+    /// Starts a session of a key's owner and returns the value of its cookie, or `None` if the key
+    /// is rejected.
     pub(crate) fn begin_session(&self, key: &str) -> Option<String> {
         let key = PresentedKey::parse(key.trim())?;
         self.owner_of(&key).ok()?;
         self.sessions.as_ref()?.begin(&SessionOwner::Key(key.id), after(SESSION_LIFETIME))
     }
 
-    /// Ends the session of a cookie at all gateways. Says whether that was done.
+    /// Ends the session of a cookie at all gateways. Returns whether that succeeded.
     pub(crate) async fn end_session(&self, cookie: &str) -> bool {
         let owner = self.sessions.as_ref().and_then(|sessions| sessions.owner_of(cookie, now_ms()));
         let (Some((_, until)), Some(ended)) = (owner, &self.ended) else { return true };
@@ -216,23 +219,23 @@ impl Authenticator {
         done.inspect_err(|error| tracing::warn!(%error, "cannot end a session")).is_ok()
     }
 
-    /// The provider through which people sign in to the console.
+    /// Returns the provider for console sign-in.
     fn sign_in_provider(&self) -> Result<&OidcProvider, SignInRefusal> {
         self.oidc.iter().find(|provider| provider.client().is_some()).ok_or(SignInRefusal::NoProvider)
     }
 
-    /// Host of the provider through which people sign in; `None` if they sign in by key only.
+    /// Returns the host of the provider for sign-in, or `None` if only keys are accepted.
     pub(crate) fn sign_in_host(&self) -> Option<&str> {
         self.sign_in_provider().ok().map(OidcProvider::host)
     }
 
-    /// Begins a visit to the provider, after which it sends the browser to `redirect`: the address of its page, and the cookie of
-    /// the visit.
+    /// Starts a sign-in at the provider, which redirects the browser to `redirect` afterwards.
+    /// Returns the address of the provider's page and the cookie of the sign-in.
     pub(crate) async fn begin_visit(&self, redirect: &str) -> Result<(String, String), SignInRefusal> {
         self.sign_in_provider()?.begin_visit(redirect).await
     }
 
-    /// Ends a visit to the provider: the value of the cookie of a session of the caller that it vouches for.
+    /// Completes a sign-in and returns the session cookie's value for the authenticated caller.
     pub(crate) async fn end_visit(
         &self,
         redirect: &str,
@@ -265,7 +268,7 @@ impl Authenticator {
         }
         let caller = match owner {
             SessionOwner::Key(id) => valid(&*self.keys.as_ref()?.get(&id)?).ok()?,
-            // A provider that this gateway no longer trusts vouches for nobody.
+            // Callers of a provider that this gateway no longer trusts have no access.
             SessionOwner::Vouched(one) => self
                 .oidc
                 .iter()
@@ -276,7 +279,7 @@ impl Authenticator {
     }
 }
 
-/// The text that a request presents as its proof.
+/// Returns the credential that a request presents.
 fn presented(headers: &HeaderMap) -> Result<Option<&str>, AccessRefusal> {
     let named = [header::AUTHORIZATION.as_str(), KEY_HEADER];
     let mut all =
@@ -295,8 +298,8 @@ fn presented(headers: &HeaderMap) -> Result<Option<&str>, AccessRefusal> {
     }
 }
 
-/// Whether a session opens this request: pages of the console, whose forms have a guard of their own, and reading, which
-/// changes nothing.
+/// Returns whether a session is sufficient for this request: console pages, whose forms have their
+/// own protection, and reads, which change nothing.
 fn takes_session(parts: &Parts) -> bool {
     let path = parts.uri.path();
     let reads = matches!(parts.method, Method::GET | Method::HEAD);
@@ -314,7 +317,7 @@ fn valid(key: &AccessKey) -> Result<CallerIdentity, AccessRefusal> {
     }
 }
 
-/// The time after a span from now, in milliseconds since 1970 UTC.
+/// Returns the time after this duration, in milliseconds since 1970 UTC.
 fn after(span: Duration) -> u64 {
     now_ms().saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }
@@ -325,13 +328,14 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A secret of all gateways of a mesh, as it is stored.
+/// A secret shared by all gateways of a mesh, as it is stored.
 #[derive(Serialize, Deserialize)]
 struct SecretRecord {
     secret: String,
 }
 
-/// The secret of this name that all gateways of the mesh share. The first gateway that needs it makes it.
+/// Returns the secret with this name that all gateways of the mesh share. The first gateway that
+/// needs it creates it.
 pub(crate) async fn shared_secret(mesh: &Mesh, name: &str) -> Result<Vec<u8>, MeshError> {
     let subject = Subject::Access { kind: AccessKind::Secret, id: Token::of(name) };
     let malformed = |reason: String| MeshError::Malformed { what: "a secret of the gateways", reason };
@@ -347,7 +351,7 @@ pub(crate) async fn shared_secret(mesh: &Mesh, name: &str) -> Result<Vec<u8>, Me
         let secret: [u8; SECRET_BYTES] = rand::rng().random();
         let record = SecretRecord { secret: data_encoding::HEXLOWER.encode(&secret) };
         let body = serde_json::to_vec(&record).map_err(|error| malformed(error.to_string()))?;
-        // Of two gateways that make it at once, the second reads the first one's.
+        // If two gateways create it concurrently, the second reads the secret of the first.
         if mesh.records().access().put(&subject, Bytes::from(body), Some(0)).await?.is_some() {
             return Ok(secret.to_vec());
         }

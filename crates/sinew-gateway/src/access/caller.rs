@@ -1,4 +1,4 @@
-//! The caller of a request: the name under which the mesh hears of it, and its rights.
+//! The caller of a request: its name on the mesh, and its rights.
 
 use std::sync::Arc;
 
@@ -6,27 +6,28 @@ use axum::http::Extensions;
 use sinew_protocol::Token;
 use sinew_protocol::access::{AccessKey, AccessRole, KeyLimits, KeyScope};
 
-/// Caller of a request, as the guard at the door found it.
+/// Caller of a request, as identified by the guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CallerIdentity {
     /// Token of the caller in subjects of the mesh.
     pub(crate) token: Token,
-    /// Role that its rights follow from.
+    /// Role that determines its rights.
     pub(crate) role: AccessRole,
     /// Patterns of the workflows and agents that it may see and use.
     pub(crate) patterns: Arc<[String]>,
-    /// Executions that it may see and steer.
+    /// Executions that it may see and control.
     pub(crate) scope: KeyScope,
     /// Limits of its requests.
     pub(crate) limits: KeyLimits,
-    /// Id of the key that it has; `None` for the gateway's own user and for callers that an OpenID provider vouches for.
+    /// Id of its key; `None` for the gateway's own user and for callers authenticated by an OpenID
+    /// provider.
     pub(crate) key: Option<Token>,
-    /// End of the token or session that names it, in milliseconds since 1970 UTC; `None` for a caller without either.
+    /// Expiry of its token or session, in milliseconds since 1970 UTC; `None` without either.
     pub(crate) until_ms: Option<u64>,
 }
 
 impl CallerIdentity {
-    /// The user of the gateway itself: the caller of requests on the loopback interface where no key is asked for.
+    /// Returns the gateway's own user: the caller of loopback requests if no key is required.
     pub(crate) fn own(token: Token) -> Self {
         let patterns = Arc::new(["*".to_owned()]);
         Self {
@@ -40,12 +41,12 @@ impl CallerIdentity {
         }
     }
 
-    /// A caller without credentials, who sees no workflow and no agent.
+    /// Returns a caller without credentials, who sees no workflow and no agent.
     pub(crate) fn nobody(token: Token) -> Self {
         Self { role: AccessRole::Operator, patterns: Arc::new([]), ..Self::own(token) }
     }
 
-    /// The owner of a key.
+    /// Returns the owner of a key.
     pub(crate) fn of_key(key: &AccessKey) -> Self {
         Self {
             token: Token::of(&key.name),
@@ -58,7 +59,7 @@ impl CallerIdentity {
         }
     }
 
-    /// A caller that an OpenID provider vouches for.
+    /// Returns a caller that an OpenID provider authenticated.
     pub(crate) fn vouched(token: Token, role: AccessRole, patterns: Vec<String>) -> Self {
         Self {
             token,
@@ -71,12 +72,13 @@ impl CallerIdentity {
         }
     }
 
-    /// The caller that the guard left with a request. `None` for a request without credentials.
+    /// Returns the caller that the guard attached to a request, or `None` for a request without
+    /// credentials.
     pub(crate) fn of(extensions: &Extensions) -> Option<&Self> {
         extensions.get::<Self>()
     }
 
-    /// Token by which limits and logs tell callers apart.
+    /// Returns the token that distinguishes callers in limits and logs.
     pub(crate) fn label(&self) -> &Token {
         self.key.as_ref().unwrap_or(&self.token)
     }

@@ -1,4 +1,4 @@
-//! Limits of each caller: how many requests a second, and how many requests and streams at once.
+//! Limits of each caller: request rate, concurrent requests and open streams.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,26 +9,27 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::caller::CallerIdentity;
 
-/// Callers whose use is remembered.
+/// Maximum number of callers whose usage is tracked.
 const MAX_CALLERS: u64 = 100_000;
-/// Time without requests after which a caller's use is forgotten. Longer than [`BURST`], so forgetting gives nothing.
+/// Idle time after which a caller's usage is dropped. It exceeds [`BURST`], so dropping it grants
+/// no additional requests.
 const FORGET_AFTER: Duration = Duration::from_mins(10);
-/// One caller has this part of the streams of a gateway, and at least so many.
+/// One caller may open the gateway's streams divided by this number, and at least this number.
 const STREAM_PARTS: usize = 10;
 const MIN_STREAMS: usize = 32;
-/// Requests of so much time may come at once.
+/// Burst allowance: the requests of this duration may arrive at once.
 const BURST: Duration = Duration::from_secs(10);
 
-/// Use that callers make of a gateway.
+/// Usage of a gateway by its callers.
 pub(crate) struct CallerMeters {
-    /// Limits of callers whose key has none.
+    /// Limits of callers whose key has no limits.
     limits: KeyLimits,
-    /// By the caller and its limits: a key whose limits were changed is measured anew, and callers of one label with different
-    /// limits do not begin each other's meter anew.
+    /// By caller and limits: a key with changed limits gets a new meter, and callers with one label
+    /// but different limits do not reset each other's meter.
     meters: moka::sync::Cache<(Token, KeyLimits), Arc<CallerMeter>>,
 }
 
-/// Use that one caller makes.
+/// Usage by one caller.
 struct CallerMeter {
     limits: KeyLimits,
     rate: Option<RateMeter>,
@@ -36,47 +37,47 @@ struct CallerMeter {
     streams: Arc<Semaphore>,
 }
 
-/// Reason why a request is one too many.
+/// Reason why a request exceeds a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MeterRefusal {
-    /// Too many requests a second; the next may come after this time.
+    /// Rate limit exceeded; the next request is accepted after this duration.
     Rate(Duration),
-    /// Too many requests at once.
+    /// Too many concurrent requests.
     InFlight,
 }
 
-/// Place of a request among those of its caller.
+/// Permit of a request from its caller's limits.
 pub(crate) struct CallerPermit {
     meter: Arc<CallerMeter>,
     _in_flight: OwnedSemaphorePermit,
 }
 
-/// Places of the streams of one caller.
+/// Stream permits of one caller.
 #[derive(Clone)]
 pub(crate) struct CallerStreams(Arc<Semaphore>);
 
 impl CallerStreams {
-    /// Place of a stream. `None` if as many are open as may be.
+    /// Acquires a permit for a stream, or returns `None` if the limit is reached.
     pub(crate) fn enter(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0).try_acquire_owned().ok()
     }
 }
 
 impl CallerPermit {
-    /// Places of the caller's streams.
+    /// Returns the caller's stream permits.
     pub(crate) fn streams(&self) -> CallerStreams {
         CallerStreams(Arc::clone(&self.meter.streams))
     }
 
-    /// Bytes of a body that the caller may send. `None`: those of the gateway.
+    /// Returns the caller's maximum body size. `None`: the gateway's limit applies.
     pub(crate) fn body_bytes(&self) -> Option<u64> {
         self.meter.limits.body_bytes
     }
 }
 
 impl CallerMeters {
-    /// Meters with these limits for callers whose key has none of its own. One caller has a part of the streams of the gateway
-    /// unless somebody says how many.
+    /// Creates meters with these limits for callers whose key has no limits. By default, one caller
+    /// may open a fraction of the gateway's streams.
     pub(crate) fn new(limits: KeyLimits, gateway_streams: usize) -> Self {
         let part = (gateway_streams / STREAM_PARTS).max(MIN_STREAMS).min(gateway_streams);
         let streams = limits.streams.or_else(|| u32::try_from(part).ok());
@@ -100,7 +101,7 @@ impl CallerMeters {
     }
 }
 
-/// Limits of a key, and where it has none those of the gateway.
+/// Combines the limits of a key with those of the gateway as defaults.
 fn over(key: KeyLimits, gateway: KeyLimits) -> KeyLimits {
     KeyLimits {
         requests_per_second: key.requests_per_second.or(gateway.requests_per_second),
@@ -125,10 +126,10 @@ impl CallerMeter {
     }
 }
 
-/// Requests over time: each takes its share of a second, and [`BURST`] may be taken ahead.
+/// Request rate: each request consumes its share of a second, up to [`BURST`] in advance.
 struct RateMeter {
     share: Duration,
-    /// When everything that was taken would have been earned.
+    /// Time at which everything consumed so far would have been earned.
     earned_at: Mutex<Option<Instant>>,
 }
 
@@ -137,7 +138,7 @@ impl RateMeter {
         Self { share: Duration::from_secs(1) / per_second.max(1), earned_at: Mutex::new(None) }
     }
 
-    /// Takes a share, or gives the time after which there is one.
+    /// Consumes one share, or returns the time until one is available.
     fn take(&self, now: Instant) -> Result<(), Duration> {
         let mut earned_at = self.earned_at.lock().unwrap_or_else(PoisonError::into_inner);
         let next = earned_at.unwrap_or(now).max(now) + self.share;
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!(meters.enter(&one).err(), Some(MeterRefusal::InFlight));
         let held = meters.enter(&other).ok().unwrap();
         assert_eq!(meters.enter(&other).err(), Some(MeterRefusal::InFlight), "the key's limit counts");
-        // Without a limit of its own, a caller has a part of the streams of the gateway.
+        // Without its own limit, a caller gets a fraction of the gateway's streams.
         let usual = first.as_ref().unwrap().streams();
         assert_eq!(
             std::iter::repeat_with(|| usual.enter())

@@ -1,5 +1,5 @@
-//! Sessions of browsers that ended before their time: one record of all gateways, so that a copy of a cookie opens nothing after
-//! its owner signed out.
+//! Browser sessions that ended before they expired: one record shared by all gateways, so that a
+//! copied cookie is useless after its owner signed out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,30 +13,31 @@ use sinew_protocol::artifact::sha256;
 use sinew_protocol::subject::AccessKind;
 use sinew_protocol::{Subject, Token};
 
-/// Name of the record among those that gateways share.
+/// Name of the record among the gateways' shared records.
 const RECORD: &str = "ended-sessions";
-/// Characters of the digest of a session.
+/// Length of a session's digest.
 const DIGEST_CHARS: usize = 32;
-/// Sessions of the record. With more of them every session that began before ends.
+/// Maximum number of sessions in the record. If there are more, every session that started earlier
+/// ends.
 const MAX_SESSIONS: usize = 1_000;
-/// Time for the own view to see a record that was stored.
+/// Time limit for the local view to receive a stored record.
 const VIEW_TIMEOUT: Duration = Duration::from_secs(5);
-/// Tries to write the record beside other gateways.
+/// Maximum number of attempts to write the record while other gateways write it.
 const MAX_TRIES: usize = 20;
 
-/// The record.
+/// The shared record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct EndedRecord {
-    /// Digests of sessions, each with the time at which it would end, in milliseconds since 1970 UTC.
+    /// Digests of sessions, each with its expiry in milliseconds since 1970 UTC.
     #[serde(default)]
     sessions: BTreeMap<String, u64>,
-    /// Sessions that would end at or before this time are over.
+    /// Sessions that expire at or before this time have ended.
     #[serde(default)]
     through: u64,
 }
 
 impl EndedRecord {
-    /// Adds a session, and forgets those that are over by themselves.
+    /// Adds a session, and removes expired ones.
     fn add(&mut self, digest: String, until: u64, now: u64) {
         self.sessions.retain(|_, until| *until > now);
         self.sessions.insert(digest, until);
@@ -51,7 +52,7 @@ impl EndedRecord {
     }
 }
 
-/// Sessions that ended before their time.
+/// Sessions that ended before they expired.
 pub(super) struct EndedSessions {
     mesh: Mesh,
     view: RecordView<EndedRecord>,
@@ -68,7 +69,7 @@ fn digest_of(cookie: &str) -> String {
 }
 
 impl EndedSessions {
-    /// Follows the record of a mesh.
+    /// Subscribes to the record of a mesh.
     pub(super) async fn open(mesh: &Mesh) -> Self {
         let view = mesh.records().access().follow(&["access", "secret"], |named, stored| {
             (*named == subject()).then(|| read_record(&stored.body).ok())?
@@ -77,12 +78,13 @@ impl EndedSessions {
         Self { mesh: mesh.clone(), view }
     }
 
-    /// Whether a session that would end at this time has ended.
+    /// Returns whether a session that expires at this time has ended.
     pub(super) fn has(&self, cookie: &str, until: u64) -> bool {
         self.view.get(&subject()).is_some_and(|record| record.holds(&digest_of(cookie), until))
     }
 
-    /// Ends a session. All gateways know it within a moment, this one when this returns.
+    /// Ends a session. All gateways know it shortly afterwards, this one when this function
+    /// returns.
     pub(super) async fn end(&self, cookie: &str, until: u64, now: u64) -> Result<(), MeshError> {
         const WHAT: &str = "end a session";
         for _ in 0..MAX_TRIES {
@@ -101,7 +103,7 @@ impl EndedSessions {
                         view.changed().await;
                     }
                 };
-                // The record is stored; a view that is late sees it when it reads again.
+                // The record is stored; a late view receives it with its next read.
                 let _late = tokio::time::timeout(VIEW_TIMEOUT, known).await;
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! The keys of a mesh, as a live view.
+//! The keys of a mesh as a live view.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,16 +9,17 @@ use sinew_protocol::access::{AccessKey, KeyProof, KeyStanding};
 use sinew_protocol::subject::AccessKind;
 use sinew_protocol::{Subject, Token};
 
-/// First tokens of the subjects of keys.
+/// Leading tokens of the keys' subjects.
 const KEY_TOKENS: [&str; 2] = ["access", "key"];
 
-/// The keys of a mesh. A key that is made or revoked is known within a moment.
+/// The keys of a mesh. New and revoked keys take effect almost immediately.
 pub(super) struct KeySet(RecordView<AccessKey>);
 
 impl KeySet {
-    /// Follows the keys of a mesh, once all that are stored have been read. Fails without the right to read them.
+    /// Subscribes to the keys of a mesh and reads all stored keys. Fails without permission to read
+    /// them.
     pub(super) async fn open(mesh: &Mesh) -> Result<Self, MeshError> {
-        // Says why at once, where a view would try for ever.
+        // Reports the reason immediately; a view would retry forever.
         mesh.records().access().list(&KEY_TOKENS).await?;
         let (newest, started) = (AtomicU64::new(0), Arc::new(AtomicBool::new(false)));
         let is_started = Arc::clone(&started);
@@ -28,7 +29,7 @@ impl KeySet {
             let read = read
                 .inspect_err(|error| log_limited!(warn, key = id.as_str(), %error, "cannot read a key"))
                 .ok();
-            // The records of the first pass, and of a pass after a lost connection, are not new.
+            // Records read initially, or again after a lost connection, are not new.
             if newest.fetch_max(stored.revision, Ordering::Relaxed) < stored.revision
                 && is_started.load(Ordering::Relaxed)
                 && let Some(key) = &read
@@ -43,7 +44,8 @@ impl KeySet {
         Ok(Self(view))
     }
 
-    /// Like [`KeySet::get`]; an error if a key that is not in the view may be stored on the mesh.
+    /// Like [`KeySet::get`], but returns an error if a key that is not in the view may be stored on
+    /// the mesh.
     pub(super) async fn find(&self, id: &Token) -> Result<Option<Arc<AccessKey>>, MeshError> {
         self.0.find(&Subject::Access { kind: AccessKind::Key, id: id.clone() }).await
     }
@@ -52,8 +54,8 @@ impl KeySet {
         self.0.get(&Subject::Access { kind: AccessKind::Key, id: id.clone() })
     }
 
-    /// Like [`KeySet::by_certificate`]; an error if a key that is not in the view may be stored on
-    /// the mesh.
+    /// Like [`KeySet::by_certificate`], but returns an error if a key that is not in the view may
+    /// be stored on the mesh.
     pub(super) async fn find_by_certificate(
         &self,
         names: &[String],
@@ -66,7 +68,8 @@ impl KeySet {
         Ok(self.by_certificate(names, now_ms))
     }
 
-    /// The key of the owner of a certificate with these DNS names. A key that is valid comes before those that it replaced.
+    /// Returns the key of the owner of a certificate with these DNS names. A valid key takes
+    /// precedence over those that it replaced.
     fn by_certificate(&self, names: &[String], now_ms: u64) -> Option<Arc<AccessKey>> {
         let keys = self.0.list().into_iter().filter(|key| match &key.proof {
             KeyProof::CertificateName(wanted) => names.iter().any(|name| name.eq_ignore_ascii_case(wanted)),

@@ -1,9 +1,11 @@
-//! Callers of a gateway: who they are, what they may, and how much.
+//! Callers of a gateway: their identity, permissions and limits.
 //!
-//! Place in the flow: the guard at the door asks [`Authenticator`] for the caller of each request, and the route table says which
-//! role a route needs. Operations then see only what the caller's patterns allow.
+//! Place in the flow: the guard gets the caller of each request from [`Authenticator`], and the
+//! route table defines the role that a route needs. Operations then see only what the caller's
+//! patterns allow.
 //!
-//! Nothing here keeps state that must last: keys lie on the mesh, sessions in the browser, and limits are per gateway.
+//! It keeps no durable state: keys are stored on the mesh, sessions in the browser, and limits are
+//! per gateway.
 
 mod authenticator;
 mod caller;

@@ -1,4 +1,4 @@
-//! Tokens of an OpenID provider: JWTs that name caller and rights, signed with keys that the provider publishes.
+//! Tokens of an OpenID provider: JWTs with caller and rights, signed with published keys.
 
 use std::sync::Arc;
 
@@ -18,57 +18,58 @@ use super::ring_verifier::{ALGORITHMS, install};
 use crate::error::GatewayError;
 use crate::options::{OidcClient, OidcOptions};
 
-/// Bytes of a token.
+/// Maximum size of a token.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
-/// Codes of sign-ins that are exchanged at once: a flood of them must not reach the provider.
+/// Maximum number of concurrent code exchanges, so that a flood of sign-ins does not reach the
+/// provider.
 const MAX_EXCHANGES: usize = 8;
-/// Scopes that give rights begin with this: `sinew:client`, `sinew:client:orders-*`.
+/// Prefix of scopes that grant rights: `sinew:client`, `sinew:client:orders-*`.
 pub(crate) const SCOPE_PREFIX: &str = "sinew:";
 
-/// Reason why a token does not open.
+/// Reason why a token is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TokenRefusal {
     /// The text is not a token.
     #[error("it is not a token")]
     NotAToken,
-    /// Its signature is by an algorithm that is not taken.
+    /// Its signature algorithm is not supported.
     #[error("it is not signed with a public-key algorithm")]
     Algorithm,
-    /// Its key is not among those of the provider.
+    /// Its key does not belong to the provider.
     #[error("its key does not belong to the provider")]
     UnknownKey,
-    /// Its signature does not fit.
+    /// Its signature is invalid.
     #[error("its signature is invalid")]
     Signature,
-    /// Its time is over, or has not begun.
+    /// It has expired, or is not valid yet.
     #[error("it has expired, or is not valid yet")]
     Time,
-    /// It was made for another service, or by another provider.
+    /// It was issued for another service, or by another provider.
     #[error("its audience or issuer does not match")]
     Audience,
-    /// It lacks a claim, or has one of a wrong type.
+    /// A claim is missing or has a wrong type.
     #[error("its claim {0} is missing or invalid")]
     Claim(String),
     /// It has no scope of this service.
     #[error("it has none of the scopes sinew:operator, sinew:client and sinew:admin")]
     Scope,
-    /// The keys of the provider cannot be had.
+    /// The provider's keys are unavailable.
     #[error("cannot read the keys of the provider")]
     Provider,
 }
 
-/// A provider, with its keys as they were fetched last.
+/// A provider, with its most recently fetched keys.
 pub(super) struct OidcProvider {
     options: OidcOptions,
     issuer: Url,
     http: WebClient,
     documents: Arc<ProviderDocuments>,
-    /// Places of codes that are exchanged: anybody can come back with a code.
+    /// Permits for code exchanges, because anybody can send a code.
     exchanges: Semaphore,
 }
 
 impl OidcProvider {
-    /// A provider. Its keys are fetched when the first token comes.
+    /// Creates a provider. Its keys are fetched when the first token arrives.
     pub(super) fn new(options: OidcOptions) -> Result<Self, GatewayError> {
         install();
         let bad = |reason: String| GatewayError::Provider { issuer: options.issuer.clone(), reason };
@@ -76,53 +77,53 @@ impl OidcProvider {
         if !is_safe(&issuer) {
             return Err(bad("expected an address with https".to_owned()));
         }
-        // The operator chose the provider, which may stand in a private network.
+        // The operator chose the provider, which may be in a private network.
         let http = WebClient::new(ReachableAddresses::All).map_err(|error| bad(error.to_string()))?;
         let documents = Arc::new(ProviderDocuments::new(&options, issuer.clone(), http.clone()));
         Ok(Self { options, issuer, http, documents, exchanges: Semaphore::new(MAX_EXCHANGES) })
     }
 
-    /// Address of the provider.
+    /// Returns the provider's address.
     pub(super) fn issuer(&self) -> &str {
         &self.options.issuer
     }
 
-    /// Audience of the tokens that open.
+    /// Returns the audience that tokens must have.
     pub(super) fn audience(&self) -> &str {
         &self.options.audience
     }
 
-    /// Host of the provider, by which people know it.
+    /// Returns the provider's host, by which people recognize it.
     pub(super) fn host(&self) -> &str {
         self.issuer.host_str().unwrap_or_default()
     }
 
-    /// The gateway as a client of the provider; `None` if people do not sign in through it.
+    /// Returns the gateway as a client of the provider, or `None` if people do not sign in with it.
     pub(super) fn client(&self) -> Option<&OidcClient> {
         self.options.client.as_ref()
     }
 
-    /// Waits for a place to exchange a code.
+    /// Waits for a permit to exchange a code.
     pub(super) async fn exchange_place(&self) -> Option<SemaphorePermit<'_>> {
         self.exchanges.acquire().await.ok()
     }
 
-    /// Client of HTTP for the provider.
+    /// Returns the HTTP client for the provider.
     pub(super) fn http(&self) -> &WebClient {
         &self.http
     }
 
-    /// The caller that a token names.
+    /// Returns the caller that a token names.
     pub(super) async fn caller_of(&self, token: &str) -> Result<CallerIdentity, TokenRefusal> {
         self.identity(&self.claims_of(token).await?)
     }
 
-    /// Claims of a token that opens.
+    /// Returns the claims of a valid token.
     pub(super) async fn claims_of(&self, token: &str) -> Result<Map<String, Value>, TokenRefusal> {
         self.claims_for(token, &[&self.options.audience]).await
     }
 
-    /// Claims of a token for one of these audiences.
+    /// Returns the claims of a token for one of these audiences.
     pub(super) async fn claims_for(
         &self,
         token: &str,
@@ -132,14 +133,14 @@ impl OidcProvider {
             return Err(TokenRefusal::NotAToken);
         }
         let header = decode_header(token).map_err(|error| match error.kind() {
-            // An algorithm that the library does not know, `none` among them, is an unknown variant.
+            // An algorithm that the library does not know, such as `none`, is an unknown variant.
             ErrorKind::Json(_) => TokenRefusal::Algorithm,
             _ => TokenRefusal::NotAToken,
         })?;
         if !ALGORITHMS.contains(&header.alg) {
             return Err(TokenRefusal::Algorithm);
         }
-        // An extension that must be understood: none is (RFC 7515, 4.1.11).
+        // No critical extension is supported, so the token must be rejected (RFC 7515, 4.1.11).
         if names_critical(token) {
             return Err(TokenRefusal::Algorithm);
         }
@@ -150,7 +151,7 @@ impl OidcProvider {
         self.checked_claims(token, &key, header.alg, audiences)
     }
 
-    /// The description of the provider as it was fetched last.
+    /// Returns the provider's most recently fetched description.
     pub(super) async fn description(&self) -> Result<Arc<ProviderDescription>, TokenRefusal> {
         self.documents.description().await.ok_or(TokenRefusal::Provider)
     }
@@ -162,7 +163,7 @@ impl OidcProvider {
         algorithm: Algorithm,
         audiences: &[&str],
     ) -> Result<Map<String, Value>, TokenRefusal> {
-        // A key that names its algorithm is used for no other.
+        // A key that names its algorithm is used for that algorithm only.
         let is_named =
             key.common.key_algorithm.is_none_or(|named| Algorithm::try_from(named) == Ok(algorithm));
         if !is_named || key.common.public_key_use == Some(PublicKeyUse::Encryption) {
@@ -184,14 +185,14 @@ impl OidcProvider {
             ErrorKind::InvalidAlgorithm => TokenRefusal::Algorithm,
             _ => TokenRefusal::NotAToken,
         })?;
-        // The library takes a list that holds the issuer.
+        // The library also accepts a list that contains the issuer.
         if !claims.get("iss").is_some_and(Value::is_string) {
             return Err(TokenRefusal::Audience);
         }
         Ok(claims)
     }
 
-    /// The caller whose token has these claims.
+    /// Returns the caller whose token has these claims.
     pub(super) fn identity(&self, claims: &Map<String, Value>) -> Result<CallerIdentity, TokenRefusal> {
         let missing = |claim: &str| TokenRefusal::Claim(claim.to_owned());
         let named = claims.get(&self.options.caller_claim).and_then(Value::as_str);
@@ -212,15 +213,15 @@ impl OidcProvider {
     }
 }
 
-/// Whether the header of a token names extensions that must be understood.
+/// Returns whether the header of a token names critical extensions.
 fn names_critical(token: &str) -> bool {
     let header = token.split('.').next().unwrap_or_default();
     let header = data_encoding::BASE64URL_NOPAD.decode(header.as_bytes()).unwrap_or_default();
     serde_json::from_slice::<Map<String, Value>>(&header).is_ok_and(|header| header.contains_key("crit"))
 }
 
-/// The role and patterns of scopes: `sinew:ROLE` for everything, `sinew:ROLE:PATTERN` for a part. The highest role counts, with
-/// its own patterns only.
+/// Returns the role and patterns of scopes: `sinew:ROLE` for everything, `sinew:ROLE:PATTERN` for a
+/// part. The highest role applies, with its own patterns only.
 fn rights_of(scopes: &[&str]) -> Option<(AccessRole, Vec<String>)> {
     let named = scopes.iter().filter_map(|scope| {
         let (role, pattern) = match scope.strip_prefix(SCOPE_PREFIX)?.split_once(':') {

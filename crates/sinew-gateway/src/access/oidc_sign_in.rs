@@ -1,7 +1,8 @@
-//! Sign-in of people at an OpenID provider: the authorization code flow with PKCE.
+//! Sign-in of people with an OpenID provider: the authorization code flow with PKCE.
 //!
-//! The browser keeps the secrets of its visit to the provider in a cookie, so any gateway of a mesh ends a sign-in that another
-//! began. The token that the provider gives must open the gateway as if a program had sent it.
+//! The browser keeps the secrets of a sign-in in a cookie, so a sign-in can start at one gateway of
+//! a mesh and complete at another. The provider's token must be acceptable as if a program had sent
+//! it.
 
 use std::time::Duration;
 
@@ -18,16 +19,16 @@ use super::oidc::{OidcProvider, TokenRefusal};
 use super::provider_documents::is_safe;
 use crate::options::OidcClient;
 
-/// Bytes of each secret of a visit.
+/// Size of each secret of a sign-in.
 const SECRET_BYTES: usize = 32;
-/// Bytes of the answer that holds the tokens.
+/// Maximum size of the response that contains the tokens.
 const MAX_TOKENS_BYTES: usize = 128 << 10;
-/// How long the provider may take to give tokens for a code.
+/// Time limit for exchanging a code for tokens.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Characters of a refusal that a provider words.
+/// Maximum length of a provider's error text.
 const MAX_REASON_CHARS: usize = 200;
 
-/// Reason why a sign-in at a provider fails.
+/// Reason why a sign-in with a provider fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SignInRefusal {
     #[error("the gateway has no OpenID provider for sign-in")]
@@ -44,14 +45,14 @@ pub(crate) enum SignInRefusal {
     Token(#[from] TokenRefusal),
 }
 
-/// Secrets of one visit of a browser to the provider.
+/// Secrets of one sign-in of a browser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct VisitSecrets {
-    /// Comes back with the browser.
+    /// Returned by the browser.
     state: String,
-    /// Stands in the ID token.
+    /// Contained in the ID token.
     nonce: String,
-    /// Proves to the provider that the code is asked for by whoever began the visit.
+    /// Proves to the provider that the client that started the sign-in exchanges the code.
     verifier: String,
 }
 
@@ -61,7 +62,7 @@ impl VisitSecrets {
         Self { state: secret(), nonce: secret(), verifier: secret() }
     }
 
-    /// Reads the value of a cookie; `None` for what [`Self::cookie`] did not write.
+    /// Parses the value of a cookie, or returns `None` if [`Self::cookie`] did not create it.
     fn read(cookie: &str) -> Option<Self> {
         let parts: Vec<&str> = cookie.split('.').collect();
         let is_secret = |part: &&str| {
@@ -81,19 +82,19 @@ impl VisitSecrets {
         format!("{}.{}.{}", self.state, self.nonce, self.verifier)
     }
 
-    /// The digest of the verifier, which the provider keeps until the code is exchanged.
+    /// Returns the digest of the verifier, which the provider keeps until the code is exchanged.
     fn challenge(&self) -> String {
         BASE64URL_NOPAD.encode(&Sha256::digest(self.verifier.as_bytes()))
     }
 }
 
-/// Answer that a browser brings back from the provider.
+/// Parameters with which the provider redirects the browser back.
 #[derive(Debug, Default)]
 struct AuthorizationAnswer {
     state: String,
     code: String,
     error: String,
-    /// Address of the provider that answers (RFC 9207).
+    /// Address of the responding provider (RFC 9207).
     iss: String,
 }
 
@@ -114,7 +115,7 @@ impl AuthorizationAnswer {
     }
 }
 
-/// Tokens that the provider gives for a code.
+/// Tokens that the provider returns for a code.
 #[derive(Deserialize)]
 struct ProviderTokens {
     access_token: String,
@@ -122,7 +123,7 @@ struct ProviderTokens {
 }
 
 impl OidcProvider {
-    /// Begins a visit: the address of the provider's page, and the cookie that the browser keeps.
+    /// Starts a sign-in and returns the address of the provider's page and the browser's cookie.
     pub(super) async fn begin_visit(&self, redirect: &str) -> Result<(String, String), SignInRefusal> {
         let client = self.client().ok_or(SignInRefusal::NoProvider)?;
         let mut address = endpoint(&self.description().await?.authorization_endpoint)?;
@@ -140,7 +141,7 @@ impl OidcProvider {
         Ok((address.into(), secrets.cookie()))
     }
 
-    /// Ends a visit: the caller that the provider vouches for.
+    /// Completes a sign-in and returns the caller that the provider authenticated.
     pub(super) async fn end_visit(
         &self,
         redirect: &str,
@@ -150,7 +151,7 @@ impl OidcProvider {
         let client = self.client().ok_or(SignInRefusal::NoProvider)?;
         let secrets = VisitSecrets::read(cookie).ok_or(SignInRefusal::NotBegunHere)?;
         let answer = AuthorizationAnswer::read(query);
-        // Another provider answers: its code would be exchanged here.
+        // The response is from another provider, whose code would be sent to this one.
         let is_other = !answer.iss.is_empty() && answer.iss != self.issuer();
         if answer.state != secrets.state || is_other {
             return Err(SignInRefusal::NotBegunHere);
@@ -163,7 +164,8 @@ impl OidcProvider {
         self.caller_of_tokens(&tokens, &secrets.nonce).await
     }
 
-    /// The caller of the access token, or of the ID token where the access token is not one for this gateway.
+    /// Returns the caller of the access token, or of the ID token if the access token is not for
+    /// this gateway.
     async fn caller_of_tokens(
         &self,
         tokens: &ProviderTokens,
@@ -171,7 +173,8 @@ impl OidcProvider {
     ) -> Result<CallerIdentity, SignInRefusal> {
         let caller = self.caller_of(&tokens.access_token).await;
         let Some(token) = &tokens.id_token else { return Ok(caller?) };
-        // An ID token of another visit shows that the code was injected, whatever the access token opens.
+        // An ID token of another sign-in shows that the code was injected, even if the access token
+        // is valid.
         let client = self.client().map_or("", |client| client.id.as_str());
         let own = self.claims_for(token, &[client, self.audience()]).await?;
         if own.get("nonce").and_then(Value::as_str) != Some(nonce) {
@@ -224,12 +227,12 @@ impl OidcProvider {
     }
 }
 
-/// An address of the provider that nobody on the way can replace.
+/// Parses an address of the provider that cannot be tampered with in transit.
 fn endpoint(text: &str) -> Result<Url, SignInRefusal> {
     Url::parse(text).ok().filter(is_safe).ok_or(SignInRefusal::Unreachable)
 }
 
-/// Value of `Authorization` of a confidential client (RFC 6749, 2.3.1).
+/// Returns the `Authorization` value of a confidential client (RFC 6749, 2.3.1).
 fn basic_credentials(id: &str, secret: &str) -> String {
     let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     format!("Basic {}", BASE64.encode(format!("{}:{}", encode(id), encode(secret)).as_bytes()))
@@ -248,7 +251,7 @@ mod tests {
         for broken in ["", "..", &cookie[1..], &format!("{cookie}.a"), &cookie.replace('.', "~")] {
             assert_eq!(VisitSecrets::read(broken), None, "{broken}");
         }
-        // The pair of RFC 7636, appendix B.
+        // Example pair of RFC 7636, appendix B.
         let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".to_owned();
         let known = VisitSecrets { verifier, ..secrets };
         assert_eq!(known.challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");

@@ -1,5 +1,5 @@
-//! Documents that an OpenID provider publishes: its description and its keys, fetched when they are needed and kept while the
-//! provider is away.
+//! Documents that an OpenID provider publishes: its description and its keys, fetched on demand and
+//! cached while the provider is unreachable.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -13,16 +13,18 @@ use url::Url;
 
 use crate::options::OidcOptions;
 
-/// Bytes of a document of the provider.
+/// Maximum size of a provider's document.
 const MAX_DOCUMENT_BYTES: usize = 512 << 10;
-/// Shortest time between two fetches: a flood of tokens with unknown keys must not become one of fetches.
+/// Minimum interval between fetches, so that a flood of tokens with unknown keys does not reach the
+/// provider.
 const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(5);
-/// Requests that wait for a fetch at once; others are refused. Such a wait holds a place of the whole gateway.
+/// Maximum number of requests that wait for a fetch; each holds a permit of the gateway. Further
+/// requests are rejected.
 const MAX_WAITING: usize = 64;
-/// How long newer documents are waited for where older ones are there.
+/// How long a request waits for newer documents if older ones are available.
 const REFRESH_WAIT: Duration = Duration::from_secs(1);
 
-/// Reason why there is no key.
+/// Reason why no key is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MissingKey {
     /// The provider has no such key.
@@ -31,20 +33,20 @@ pub(super) enum MissingKey {
     Unreachable,
 }
 
-/// Description that a provider publishes of itself.
+/// A provider's published description.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct ProviderDescription {
     issuer: String,
     jwks_uri: String,
-    /// Page on which people sign in.
+    /// Page where people sign in.
     #[serde(default)]
     pub(super) authorization_endpoint: String,
-    /// Address that gives tokens for the code of a sign-in.
+    /// Address that exchanges a sign-in's code for tokens.
     #[serde(default)]
     pub(super) token_endpoint: String,
 }
 
-/// A provider as it described itself last.
+/// A provider's most recent description.
 #[derive(Clone)]
 struct FetchedProvider {
     keys: Arc<JwkSet>,
@@ -52,23 +54,24 @@ struct FetchedProvider {
     at: Instant,
 }
 
-/// Documents of a provider, as they were fetched last.
+/// A provider's most recently fetched documents.
 pub(super) struct ProviderDocuments {
-    /// Address of the provider, as its documents and tokens have it.
+    /// Address of the provider, as in its documents and tokens.
     name: String,
     issuer: Url,
     http: WebClient,
     answer_timeout: Duration,
     max_age: Duration,
     fetched: RwLock<Option<FetchedProvider>>,
-    /// Time of the last fetch, failed ones counted. Held while a fetch goes on.
+    /// Time of the last fetch, successful or not. Locked while a fetch is in progress.
     last_fetch: Arc<Mutex<Option<Instant>>>,
-    /// Places of requests that wait for a fetch: anybody can come with a token of a key that nobody knows.
+    /// Permits for requests that wait for a fetch, because anybody can send a token with an unknown
+    /// key.
     waiting: Semaphore,
 }
 
 impl ProviderDocuments {
-    /// The documents of a provider, none of which is fetched yet.
+    /// Creates the documents of a provider, with nothing fetched yet.
     pub(super) fn new(options: &OidcOptions, issuer: Url, http: WebClient) -> Self {
         Self {
             name: options.issuer.clone(),
@@ -82,8 +85,8 @@ impl ProviderDocuments {
         }
     }
 
-    /// The description of the provider, older than it may be only while the provider is slow or away. `None` if there was
-    /// never one.
+    /// Returns the provider's description, outdated only while the provider is slow or unreachable.
+    /// Returns `None` if it was never fetched.
     pub(super) async fn description(self: &Arc<Self>) -> Option<Arc<ProviderDescription>> {
         match self.known() {
             None => drop(self.fetch(None).await),
@@ -93,7 +96,7 @@ impl ProviderDocuments {
         self.known().map(|known| known.description)
     }
 
-    /// The key of this id. Keys are fetched if it is not among those that are known, or those are old.
+    /// Returns the key with this id. Fetches the keys if it is unknown or the keys are old.
     pub(super) async fn key(self: &Arc<Self>, kid: Option<&str>) -> Result<Jwk, MissingKey> {
         let known = self.known();
         let seen = known.as_ref().map(|known| known.at);
@@ -105,7 +108,7 @@ impl ProviderDocuments {
             }
             _ => self.fetch(seen).await,
         };
-        // Keys that were fetched before hold while the provider is away.
+        // Cached keys remain valid while the provider is unreachable.
         let known = self.known().ok_or(MissingKey::Unreachable)?;
         let missing = if is_fetched { MissingKey::Unknown } else { MissingKey::Unreachable };
         pick(&known.keys, kid).ok_or(missing)
@@ -115,22 +118,23 @@ impl ProviderDocuments {
         self.fetched.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Lets one request begin to fetch documents that are old, and waits for them a moment. The others take the old ones
-    /// meanwhile, because the provider may be slow, or away.
+    /// Lets one request start a fetch of outdated documents and wait briefly. Other requests use
+    /// the old documents, because the provider may be slow or unreachable.
     async fn refresh(self: &Arc<Self>, seen: Instant) {
         let Ok(last) = Arc::clone(&self.last_fetch).try_lock_owned() else { return };
         let documents = Arc::clone(self);
         let fetching = tokio::spawn(async move { documents.fetch_once(last, Some(seen)).await });
-        // A fetch that takes longer goes on.
+        // A slower fetch continues.
         let _ = tokio::time::timeout(REFRESH_WAIT, fetching).await;
     }
 
-    /// Fetches the documents, unless somebody did while this waited or a moment ago. Whether they are those of the provider.
+    /// Fetches the documents unless another request did so just now. Returns whether they are the
+    /// provider's.
     async fn fetch(self: &Arc<Self>, seen: Option<Instant>) -> bool {
         let Ok(_place) = self.waiting.try_acquire() else { return false };
         let last = Arc::clone(&self.last_fetch).lock_owned().await;
-        // A client that goes away ends its request: the fetch goes on without it and counts, so clients that come and go cause
-        // no more fetches than clients that wait.
+        // The fetch continues and counts if its client disconnects, so that clients that disconnect
+        // cause no more fetches than clients that wait.
         let documents = Arc::clone(self);
         tokio::spawn(async move { documents.fetch_once(last, seen).await }).await.unwrap_or(false)
     }
@@ -143,7 +147,7 @@ impl ProviderDocuments {
             return seen.is_some();
         }
         let read = self.read_provider().await;
-        // Requests that waited meanwhile must not ask a provider that is away once more, each for itself.
+        // Waiting requests must not each query an unreachable provider again.
         *last = Some(Instant::now());
         match read {
             Ok((description, keys)) => {
@@ -181,7 +185,7 @@ impl ProviderDocuments {
     }
 }
 
-/// The key of this id; without an id the only key.
+/// Returns the key with this id; without an id, the only key.
 fn pick(keys: &JwkSet, kid: Option<&str>) -> Option<Jwk> {
     match (kid, keys.keys.as_slice()) {
         (Some(kid), _) => keys.find(kid).cloned(),
@@ -190,7 +194,7 @@ fn pick(keys: &JwkSet, kid: Option<&str>) -> Option<Jwk> {
     }
 }
 
-/// Whether nobody on the way can replace what is read there.
+/// Returns whether documents read from this address cannot be tampered with in transit.
 pub(super) fn is_safe(address: &Url) -> bool {
     let is_own = matches!(address.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     address.scheme() == "https" || (address.scheme() == "http" && is_own)

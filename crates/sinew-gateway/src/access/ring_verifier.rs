@@ -1,4 +1,4 @@
-//! Signatures of tokens, checked by `ring`, the one implementation of cryptography in this program.
+//! Token signatures, verified by `ring`, the only cryptography implementation in this program.
 
 use std::sync::Once;
 
@@ -13,8 +13,8 @@ use ring::signature::{
     UnparsedPublicKey, VerificationAlgorithm,
 };
 
-/// Algorithms by which a token may be signed: those with a public key, so that no key of the provider can be taken for a
-/// shared secret.
+/// Supported signature algorithms: those with a public key, so that a provider's key cannot be used
+/// as a shared secret.
 pub(super) const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -33,7 +33,7 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Has tokens checked by `ring` in this process. May be called any number of times.
+/// Makes `ring` verify the tokens of this process. Repeatable.
 pub(super) fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {

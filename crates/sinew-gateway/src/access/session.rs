@@ -1,7 +1,8 @@
-//! Sessions of browsers: a cookie that names a key or a caller, signed with a secret that all gateways of the mesh share.
+//! Browser sessions: a cookie that names a key or a caller, signed with a secret that all gateways
+//! of the mesh share.
 //!
-//! A key is looked up for each request, so a revoked key ends its sessions. A caller that an OpenID provider vouches for has its
-//! rights in the cookie: they hold until the session ends.
+//! A key is looked up for each request, so revoking it ends its sessions. The cookie of an OpenID
+//! provider's caller contains its rights, which remain valid until the session ends.
 
 use std::time::Duration;
 
@@ -14,11 +15,12 @@ use sinew_protocol::access::AccessRole;
 
 /// Cookie that holds a session.
 pub(crate) const SESSION_COOKIE: &str = "sinew-session";
-/// How long a session of a key lasts.
+/// Lifetime of a key's session.
 pub(crate) const SESSION_LIFETIME: Duration = Duration::from_hours(12);
-/// How long a session of a caller of an OpenID provider lasts: rights that the provider takes away hold no longer.
+/// Lifetime of a session of an OpenID provider's caller; it limits how long withdrawn rights stay
+/// valid.
 pub(crate) const VOUCHED_SESSION_LIFETIME: Duration = Duration::from_hours(1);
-/// First characters of a session of a caller of an OpenID provider. No id of a key has a colon.
+/// Prefix of a session of an OpenID provider's caller. Key ids contain no colon.
 const VOUCHED_PREFIX: &str = "oidc:";
 
 /// Owner of a session.
@@ -26,11 +28,11 @@ const VOUCHED_PREFIX: &str = "oidc:";
 pub(super) enum SessionOwner {
     /// The owner of the key with this id.
     Key(Token),
-    /// A caller that an OpenID provider vouched for.
+    /// A caller that an OpenID provider authenticated.
     Vouched(VouchedCaller),
 }
 
-/// Caller that an OpenID provider vouched for.
+/// Caller that an OpenID provider authenticated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct VouchedCaller {
     pub(super) issuer: String,
@@ -39,7 +41,7 @@ pub(super) struct VouchedCaller {
     pub(super) patterns: Vec<String>,
 }
 
-/// Makes and reads sessions.
+/// Creates and reads sessions.
 pub(super) struct BrowserSessions {
     secret: Vec<u8>,
 }
@@ -49,7 +51,7 @@ impl BrowserSessions {
         Self { secret }
     }
 
-    /// A session of this owner until a time, in milliseconds since 1970 UTC.
+    /// Creates a session of this owner until a time, in milliseconds since 1970 UTC.
     pub(super) fn begin(&self, owner: &SessionOwner, until: u64) -> Option<String> {
         let owner = match owner {
             SessionOwner::Key(key) => key.to_string(),
@@ -62,7 +64,8 @@ impl BrowserSessions {
         Some(format!("{told}.{}", data_encoding::HEXLOWER.encode(&tag)))
     }
 
-    /// The owner of a session that is not over, and its end in milliseconds since 1970 UTC.
+    /// Returns the owner of a session that has not expired, and its expiry in milliseconds since
+    /// 1970 UTC.
     pub(super) fn owner_of(&self, cookie: &str, now: u64) -> Option<(SessionOwner, u64)> {
         let (told, tag) = cookie.rsplit_once('.')?;
         let tag = data_encoding::HEXLOWER.decode(tag.as_bytes()).ok()?;
@@ -82,7 +85,7 @@ impl BrowserSessions {
         Some((owner, until))
     }
 
-    /// `None` never happens: HMAC takes keys of any length.
+    /// Never returns `None`: HMAC accepts keys of any length.
     fn tag(&self, told: &str) -> Option<Hmac<Sha256>> {
         let mut mac = <Hmac<Sha256> as hmac::Mac>::new_from_slice(&self.secret).ok()?;
         mac.update(b"sinew session ");

@@ -54,7 +54,7 @@ pub(super) async fn retire(call: ApiCall) -> Result<Response, HttpProblem> {
 }
 
 pub(super) async fn processes(call: ApiCall) -> Result<Response, HttpProblem> {
-    // A name that nobody has is told with those that are like it.
+    // The error for an unknown name lists similar names.
     let mesh = call.operator.mesh();
     let agent = describe_agent(mesh, &call.operator.online().await?, call.path("name")).await?;
     answer(&ask_processes(mesh, &agent.name).await?)
@@ -76,9 +76,9 @@ pub(super) async fn pulse(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&mesh_status::read_status(&call.operator, &call.operator.online().await?).await?)
 }
 
-/// Minutes of activity, unless the client wants another number.
+/// Default number of minutes of activity.
 const ACTIVITY_MINUTES: usize = 60;
-/// Most minutes of activity.
+/// Maximum number of minutes of activity.
 const MAX_ACTIVITY_MINUTES: usize = 24 * 60;
 
 /// Query of the activity.

@@ -1,4 +1,4 @@
-//! JSON Schemas of the answers of the API, made of the types that are answered with.
+//! JSON Schemas of the API's responses, generated from the response types.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -60,7 +60,7 @@ struct RetriedExecution {
     retry_of: String,
 }
 
-/// The schema of the answer of an operation; `None` for an operation that answers with anything but JSON.
+/// Returns the schema of an operation's response, or `None` if the response is not JSON.
 pub(super) fn answer_schema(operation: ApiOperation) -> Option<Value> {
     use ApiOperation as Op;
     Some(match operation {
@@ -71,7 +71,8 @@ pub(super) fn answer_schema(operation: ApiOperation) -> Option<Value> {
         | Op::FollowProgress
         | Op::FollowTraffic
         | Op::FollowChanges => return None,
-        // Documents with a form of their own: OpenAPI, test files, reports of cases, trials of functions.
+        // Documents with their own format: OpenAPI, test files, reports of cases, trials of
+        // functions.
         Op::Document | Op::GetRecordedCase | Op::RunCases | Op::TryConversion => of::<Map<String, Value>>(),
         Op::Pulse => of::<MeshStatus>(),
         Op::GetActivity => of::<MeshActivity>(),
@@ -120,7 +121,7 @@ pub(super) fn answer_schema(operation: ApiOperation) -> Option<Value> {
     })
 }
 
-/// The JSON Schema of a type as it is written, with its definitions.
+/// Returns the JSON Schema of a type as serialized, with its definitions.
 pub(super) fn of<T: JsonSchema>() -> Value {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let mut schema = generator.subschema_for::<T>().to_value();

@@ -25,27 +25,29 @@ use crate::request_body::{BodyError, is_json, read_body_within};
 use crate::request_permits::{RequestPermits, WeakRequestPermits};
 use crate::state::GatewayState;
 
-/// Most values of a body of JSON, in arrays and objects: each takes 72 bytes of memory or more, however short it is.
+/// Maximum number of values in a JSON body, in arrays and objects: each takes at least 72 bytes of
+/// memory, however short it is.
 const MAX_BODY_VALUES: usize = 1_000_000;
 
 /// A request of the API.
 pub(super) struct ApiCall {
     pub(super) state: Arc<GatewayState>,
-    /// The mesh, under the caller's name.
+    /// The mesh, accessed under the caller's name.
     pub(super) operator: MeshOperator,
     /// Operations on the part of the mesh that the caller may see.
     pub(super) operations: A2aOperations,
     pub(super) parts: Parts,
     path: BTreeMap<String, String>,
-    /// The body, at most as large as the gateway reads.
+    /// The body, within the gateway's size limit.
     pub(super) body: Bytes,
-    /// Places of a large body, until the request is answered and all work on the body has ended.
+    /// Permits of a large body, held until the request is answered and all work on the body has
+    /// ended.
     body_places: Option<Arc<OwnedSemaphorePermit>>,
     places: WeakRequestPermits,
 }
 
 impl ApiCall {
-    /// Reads the request, with a body of at most so many bytes.
+    /// Reads the request, with a body of at most `body_bytes` bytes.
     pub(super) async fn read(
         state: Arc<GatewayState>,
         caller: &CallerIdentity,
@@ -72,17 +74,17 @@ impl ApiCall {
         Ok(Self { state, operator, operations, parts, path, body, body_places, places })
     }
 
-    /// A parameter of the path; empty if the route has none of this name.
+    /// Returns a parameter of the path; empty if the route has none with this name.
     pub(super) fn path(&self, name: &str) -> &str {
         self.path.get(name).map_or("", String::as_str)
     }
 
-    /// Whether the route has a parameter of this name.
+    /// Returns whether the route has a parameter with this name.
     pub(super) fn has_path(&self, name: &str) -> bool {
         self.path.contains_key(name)
     }
 
-    /// Refuses the name of a workflow or agent that the caller may not see, as if there were none.
+    /// Rejects the name of a workflow or agent that the caller may not see, as if it did not exist.
     pub(super) fn check_offered(&self, name: &str) -> Result<(), HttpProblem> {
         if self.operations.offers(name) {
             return Ok(());
@@ -91,7 +93,7 @@ impl ApiCall {
         Err(HttpProblem::not_found(text))
     }
 
-    /// Refuses what shows the whole mesh to a caller who may see a part of it.
+    /// Rejects operations that show the whole mesh if the caller may see only a part of it.
     pub(super) fn check_whole(&self) -> Result<(), HttpProblem> {
         if self.operations.offers_everything() {
             return Ok(());
@@ -100,7 +102,7 @@ impl ApiCall {
         Err(HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED, text))
     }
 
-    /// Refuses what shows executions of all callers to a caller who may see its own.
+    /// Rejects operations that show executions of all callers if the caller may see only its own.
     pub(super) fn check_every_caller(&self) -> Result<(), HttpProblem> {
         if self.operations.owner().is_none() {
             return Ok(());
@@ -109,7 +111,7 @@ impl ApiCall {
         Err(HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED, text))
     }
 
-    /// The query. Unknown parameters are refused: they would be passed over in silence.
+    /// Parses the query. Unknown parameters are rejected, because they would be ignored silently.
     pub(super) fn query<Q: DeserializeOwned>(&self) -> Result<Q, HttpProblem> {
         match Query::<Q>::try_from_uri(&self.parts.uri) {
             Ok(Query(query)) => Ok(query),
@@ -117,12 +119,12 @@ impl ApiCall {
         }
     }
 
-    /// The body as JSON; an empty one is `{}`.
+    /// Parses the body as JSON; an empty one is `{}`.
     pub(super) fn json<B: DeserializeOwned>(&self) -> Result<B, HttpProblem> {
         if self.body.is_empty() {
             return read_json(b"{}");
         }
-        // A page elsewhere can have a browser post a form or a text, and no JSON, without asking first.
+        // A foreign page can make a browser post a form or text without a preflight, but no JSON.
         let named = self.parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         if !is_json(named) {
             let text = "send the body as Content-Type: application/json";
@@ -139,7 +141,7 @@ impl ApiCall {
         read_json(&self.body)
     }
 
-    /// Waits for a place to compute. A client that goes away meanwhile waits no longer.
+    /// Waits for a computation permit. The wait ends if the client disconnects.
     pub(super) async fn computation(&self) -> Result<ComputationPermit, HttpProblem> {
         let computation = Arc::clone(&self.state.computations).acquire_owned().await.map_err(|_| {
             HttpProblem::new(
@@ -152,7 +154,7 @@ impl ApiCall {
         Ok(ComputationPermit { _computation: computation, _request: request, _body: body })
     }
 
-    /// Does work that takes a processor for long, once there is a place for it.
+    /// Performs CPU-bound work when a permit is available.
     pub(super) async fn compute<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -160,12 +162,13 @@ impl ApiCall {
         self.computation().await?.compute(work).await
     }
 
-    /// The id of the execution in the path: an id, its first characters, or `@latest`.
+    /// Returns the id of the execution in the path: an id, a prefix of one, or `@latest`.
     pub(super) async fn execution(&self) -> Result<ExecutionId, HttpProblem> {
         self.find(self.path("id")).await
     }
 
-    /// The execution that a text names: an id, its first characters among those that the caller may see, or `@latest` of those.
+    /// Returns the execution that a text identifies: an id, or a prefix or `@latest` among those
+    /// that the caller may see.
     pub(super) async fn find(&self, text: &str) -> Result<ExecutionId, HttpProblem> {
         if self.operations.offers_everything() {
             return Ok(self.operator.find(text).await?);
@@ -188,7 +191,7 @@ impl ApiCall {
         found.ok_or_else(absent)
     }
 
-    /// The execution in the path, as it stands.
+    /// Returns the execution in the path in its current state.
     pub(super) async fn found(&self) -> Result<FoundExecution, HttpProblem> {
         let id = self.execution().await?;
         let record = self.operator.record(&id).await?;
@@ -196,8 +199,8 @@ impl ApiCall {
     }
 }
 
-/// A place among the computations of the gateway, with all places of its request: work that was begun goes on when the client
-/// has gone, so the places are given back when it ends.
+/// A computation permit with all permits of its request: started work continues after the client
+/// has disconnected, so the permits are released when it ends.
 pub(super) struct ComputationPermit {
     _computation: OwnedSemaphorePermit,
     _request: Option<Arc<RequestPermits>>,
@@ -205,7 +208,7 @@ pub(super) struct ComputationPermit {
 }
 
 impl ComputationPermit {
-    /// Does work that takes a processor for long beside the threads that answer requests.
+    /// Performs CPU-bound work outside the threads that answer requests.
     pub(super) async fn compute<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -223,7 +226,7 @@ impl ComputationPermit {
     }
 }
 
-/// Rows that a query wants: `usual` unless it says so, and at most `max`.
+/// Returns the requested number of rows: `usual` by default, and at most `max`.
 pub(super) fn row_limit(wanted: Option<usize>, usual: usize, max: usize) -> Result<usize, HttpProblem> {
     match wanted.unwrap_or(usual) {
         0 => Err(bad_request("limit: at least 1")),
@@ -231,17 +234,17 @@ pub(super) fn row_limit(wanted: Option<usize>, usual: usize, max: usize) -> Resu
     }
 }
 
-/// A document as an answer.
+/// Returns a document as a response.
 pub(super) fn answer(document: &impl Serialize) -> Result<Response, HttpProblem> {
     answer_with(StatusCode::OK, document)
 }
 
-/// A document as an answer with a status.
+/// Returns a document as a response with a status.
 pub(super) fn answer_with(status: StatusCode, document: &impl Serialize) -> Result<Response, HttpProblem> {
     Ok(answer_written(status, written(document)?))
 }
 
-/// A document as the bytes of an answer.
+/// Serializes a document for a response.
 pub(super) fn written(document: &impl Serialize) -> Result<Vec<u8>, HttpProblem> {
     serde_json::to_vec(document).map_err(|error| {
         let text = format!("cannot encode the response: {error}");
@@ -249,18 +252,18 @@ pub(super) fn written(document: &impl Serialize) -> Result<Vec<u8>, HttpProblem>
     })
 }
 
-/// A document that was written before as an answer.
+/// Returns a serialized document as a response.
 pub(super) fn answer_written(status: StatusCode, document: Vec<u8>) -> Response {
     let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
     (status, headers, document).into_response()
 }
 
-/// A request that is wrong in a way its sender can mend.
+/// Returns the error for an invalid request that its sender can fix.
 pub(super) fn bad_request(text: impl Into<String>) -> HttpProblem {
     HttpProblem::new(StatusCode::BAD_REQUEST, code::GATEWAY_REQUEST_WRONG, text)
 }
 
-/// Refuses a text that would take far more memory as values.
+/// Returns the error for a text that would take far more memory as values.
 pub(super) fn too_many_values(what: &str, most: usize) -> HttpProblem {
     let text = format!("{what} contains more than {most} values, the limit of the gateway");
     HttpProblem::new(StatusCode::PAYLOAD_TOO_LARGE, code::GATEWAY_REQUEST_WRONG, text)

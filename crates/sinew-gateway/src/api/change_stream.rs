@@ -1,6 +1,7 @@
-//! Changes of the mesh as a stream: which kinds of things changed, so that whoever shows a list reads it again.
+//! Changes of the mesh as a stream: the kinds of changed items, so that clients can reload their
+//! lists.
 //!
-//! A stream says that something changed, not what: the list tells that to those who may see it.
+//! A stream contains no data about the changes: the lists show it to callers with permission.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,14 +17,14 @@ use super::frame_stream::{FrameQueue, FrameSource, FrameStream};
 use crate::http_error::HttpProblem;
 use crate::operations::A2aOperations;
 
-/// Shortest time between two frames: what changes meanwhile is in the second.
+/// Minimum interval between frames: intermediate changes are combined in the second one.
 const MIN_FRAME_INTERVAL: Duration = Duration::from_secs(1);
-/// Word for executions: one was started, went on, or ended.
+/// Name for executions: one started, progressed or ended.
 const EXECUTIONS: &str = "executions";
-/// Word for agents and workflows: one came, changed or went.
+/// Name for agents and workflows: one was added, changed or removed.
 const AGENTS: &str = "agents";
 
-/// Source of the changes that a caller may know of.
+/// Source of the changes that a caller may see.
 struct ChangeFrames {
     events: Events,
     cards: Cards,
@@ -32,7 +33,7 @@ struct ChangeFrames {
     told_at: Instant,
 }
 
-/// Answers with changes from now on, as a stream.
+/// Returns changes from now on as a stream.
 pub(super) async fn follow_changes(call: ApiCall) -> Result<Response, HttpProblem> {
     let stream = FrameStream::open(&call.state)?;
     let events = call.operator.mesh().events();
@@ -47,7 +48,7 @@ pub(super) async fn follow_changes(call: ApiCall) -> Result<Response, HttpProble
 }
 
 impl ChangeFrames {
-    /// Waits for a change and keeps it.
+    /// Waits for a change and records it.
     async fn note_change(&mut self) {
         tokio::select! {
             event = self.events.next() => {
@@ -55,7 +56,7 @@ impl ChangeFrames {
                     self.changed.insert(EXECUTIONS);
                 }
             }
-            // A card may be one that a caller with patterns does not see.
+            // The changed card may be invisible to a caller with patterns.
             () = self.cards.changed(), if self.operations.offers_everything() => {
                 self.changed.insert(AGENTS);
             }

@@ -1,4 +1,4 @@
-//! Drawings of workflows and executions, with parts of them opened in place.
+//! Drawings of workflows and executions, with expanded parts.
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -20,9 +20,9 @@ use super::api_call::{ApiCall, answer};
 use super::placed_drawing::{self, PlacedPart, WantedPart};
 use crate::http_error::HttpProblem;
 
-/// Parts that are opened at once.
+/// Maximum number of expanded parts.
 const MAX_OPENED: usize = 24;
-/// Workflows within workflows that are opened.
+/// Maximum nesting depth of expanded workflows.
 const MAX_OPEN_DEPTH: usize = 4;
 
 /// Query of a drawing.
@@ -87,12 +87,12 @@ enum DrawingDirection {
 }
 
 impl DrawingQuery {
-    /// The version that the drawing of a workflow shows.
+    /// Returns the version that the drawing of a workflow shows.
     pub(super) fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// The part of a placed drawing.
+    /// Returns the requested part of a placed drawing.
     fn wanted_part(&self) -> WantedPart<'_> {
         let side = |side: Option<f64>, other: f64| side.filter(|side| side.is_finite()).unwrap_or(other);
         WantedPart {
@@ -120,8 +120,9 @@ impl DrawingQuery {
         names.take(MAX_OPENED).map(str::to_owned).collect()
     }
 
-    /// Text of all that the layout of a plan depends on. Opened children grow while an execution goes on, and opened workflows are
-    /// deployed again: then the number of nodes is part of it.
+    /// Returns a text with everything that the layout of a plan depends on. It includes the number
+    /// of nodes, because expanded children grow while an execution is running, and expanded
+    /// workflows may be deployed again.
     fn layout_key(&self, digest: &str, nodes: usize) -> String {
         match self.open.as_deref().filter(|open| !open.is_empty()) {
             Some(open) => format!("{digest} {:?} {open} {nodes}", self.direction()),
@@ -146,7 +147,8 @@ pub(super) async fn draw_execution(call: ApiCall) -> Result<Response, HttpProble
     respond_drawing(&call, &query, drawing, key).await
 }
 
-/// Answers with a part of the drawing of a plan with this digest, if its layout is kept: for most parts of a large graph.
+/// Returns a part of the drawing of a plan with this digest if its layout is cached, as for most
+/// parts of a large graph.
 pub(super) async fn respond_kept(
     call: &ApiCall,
     query: &DrawingQuery,
@@ -157,7 +159,7 @@ pub(super) async fn respond_kept(
     placed_drawing::respond_kept(&call.state.layouts, query.wanted_part(), &key).await
 }
 
-/// Answers with the drawing of a plan, which has this digest.
+/// Returns the drawing of a plan with this digest.
 pub(super) async fn respond_plan(
     call: &ApiCall,
     query: &DrawingQuery,
@@ -170,7 +172,7 @@ pub(super) async fn respond_plan(
     respond_drawing(call, query, drawing, key).await
 }
 
-/// Answers with a drawing in the form that is asked for. `key` names what its layout depends on.
+/// Returns a drawing in the requested format. `key` identifies what its layout depends on.
 pub(super) async fn respond_drawing(
     call: &ApiCall,
     query: &DrawingQuery,
@@ -194,7 +196,7 @@ pub(super) async fn respond_drawing(
                 Failure::new(FailureKind::Failed, error.code(), error.to_string())
                     .hint("format=mermaid has no node limit")
             })?;
-            // Opened as a page of its own, a picture must not load or run anything.
+            // A drawing opened as a separate page must not load or run anything.
             let policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
             let headers =
                 [(header::CONTENT_SECURITY_POLICY, policy), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
@@ -203,13 +205,13 @@ pub(super) async fn respond_drawing(
     }
 }
 
-/// Draws plans and executions, and what is opened in them. What cannot be read stays closed.
+/// Draws plans and executions with their expanded parts. Unreadable parts remain collapsed.
 struct DrawingOpener<'a> {
     call: &'a ApiCall,
     direction: Direction,
 }
 
-/// Names of nodes, each with the names that are opened behind it.
+/// Groups expanded names by node.
 fn by_head(opened: Vec<String>) -> Vec<(String, Vec<String>)> {
     let mut heads: Vec<(String, Vec<String>)> = Vec::new();
     for name in opened {
@@ -226,7 +228,7 @@ fn by_head(opened: Vec<String>) -> Vec<(String, Vec<String>)> {
     heads
 }
 
-/// Name of the workflow that a node calls; `None` for other nodes.
+/// Returns the name of the workflow that a node calls, or `None` for other nodes.
 fn called_workflow<'p>(plan: &'p Plan, node: &str) -> Option<&'p str> {
     let node = plan.node(plan.find(node)?);
     node.agent.as_deref().filter(|_| node.op == NodeOperation::Workflow)
@@ -261,7 +263,8 @@ impl DrawingOpener<'_> {
         })
     }
 
-    /// The execution behind a node; before the node has begun, the workflow that is deployed.
+    /// Returns the execution that a node called or, before the node has started, the deployed
+    /// workflow.
     async fn called(
         &self,
         record: &Record,

@@ -1,5 +1,5 @@
-//! Work on files that an author has not deployed yet: cases of a test file, those of executions that have ended, and dry runs.
-//! Nothing is kept, and nobody is asked.
+//! Operations on files before deployment: cases of a test file, cases from ended executions, and
+//! dry runs. Nothing is stored, and no agent is called.
 
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -31,9 +31,9 @@ pub(crate) struct CasesBody {
     cases: String,
 }
 
-/// Runs cases in virtual time. What is wrong with the test file itself is in `problems`.
+/// Runs cases in virtual time. `problems` contains errors of the test file itself.
 pub(super) async fn run_cases(call: ApiCall) -> Result<Response, HttpProblem> {
-    // Before the body is read as values: those wait for no place.
+    // Acquired before the body is parsed, so that parsed values do not wait for a permit.
     let place = call.computation().await?;
     let CasesBody { name, text, cases_name, cases } = call.json()?;
     let name = FileQuery::named(name).name()?.to_owned();
@@ -71,7 +71,7 @@ pub(crate) struct DryRunBody {
     input: Value,
 }
 
-/// Says which agents an execution would ask, with what.
+/// Returns which agents an execution would call, with which input.
 pub(super) async fn dry_run_file(call: ApiCall) -> Result<Response, HttpProblem> {
     let place = call.computation().await?;
     let DryRunBody { name, text, workflow, input } = call.json()?;
@@ -104,7 +104,7 @@ pub(super) async fn recorded_case(call: ApiCall) -> Result<Response, HttpProblem
     answer(&sinew_case_runner::recorded_case(&record, &workflow, query.node.as_deref())?)
 }
 
-/// Name of the file that the workflow of an execution was deployed from, without its folders.
+/// Returns the file name from which an execution's workflow was deployed, without folders.
 async fn deployed_file(call: &ApiCall, record: &Record) -> Option<String> {
     let digest = record.execution.program().graph.digest();
     let source = read_source(&call.operator, &record.plan().name, Some(digest)).await.ok()?;

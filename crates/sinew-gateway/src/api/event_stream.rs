@@ -1,4 +1,4 @@
-//! Events of one execution as a stream: from any place, until the execution has ended.
+//! Events of one execution as a stream: from any position, until the execution has ended.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use super::frame_stream::{FrameQueue, FrameSource, FrameStream};
 use crate::http_error::HttpProblem;
 use crate::state::GatewayState;
 
-/// Which events are wanted.
+/// Selection of events.
 pub(super) struct EventChoice {
     pub(super) words: EventWords,
-    /// Only about this node.
+    /// Only events of this node.
     pub(super) node: Option<String>,
-    /// Only behind this place: round and index.
+    /// Only events after this position: round and index.
     pub(super) after: (usize, usize),
 }
 
@@ -26,14 +26,14 @@ struct EventFrames {
     choice: EventChoice,
 }
 
-/// Reads the `seq` of an event, `12.3`.
+/// Parses the `seq` of an event, `12.3`.
 pub(super) fn parse_place(text: &str) -> Result<(usize, usize), HttpProblem> {
     let place =
         text.split_once('.').and_then(|(round, index)| Some((round.parse().ok()?, index.parse().ok()?)));
     place.ok_or_else(|| bad_request("expected the `seq` of an event, like 12.3"))
 }
 
-/// The events as a response of server-sent events.
+/// Returns the events as server-sent events.
 pub(super) async fn respond(
     state: &Arc<GatewayState>,
     found: FoundExecution,
@@ -50,7 +50,7 @@ impl FrameSource for EventFrames {
         match self.changes.next().await {
             Ok(true) => self.take(queue),
             Ok(false) => queue.end("event: end\ndata: {}\n\n"),
-            // The client comes back, and goes on behind the last event it has.
+            // The client reconnects and resumes after its last event.
             Err(failure) => queue.end(format!(": {}\n\n", failure.code)),
         }
     }
@@ -62,7 +62,7 @@ impl FrameSource for EventFrames {
 }
 
 impl EventFrames {
-    /// Makes frames of the events behind the last one that was sent.
+    /// Appends frames for the events after the last sent one.
     fn take(&mut self, queue: &mut FrameQueue) {
         for line in events::lines(&self.changes.record, self.choice.words) {
             if line.place() <= self.choice.after {
@@ -70,7 +70,7 @@ impl EventFrames {
             }
             self.choice.after = line.place();
             if self.choice.node.as_deref().is_none_or(|node| line.is_about(node)) {
-                // JSON has no line ends of its own, so the data is one line.
+                // JSON output contains no line breaks, so the data is one line.
                 let data = serde_json::to_string(&line).unwrap_or_default();
                 queue.push(format!("id: {}\ndata: {data}\n\n", line.seq));
             }

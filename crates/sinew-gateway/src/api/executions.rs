@@ -34,13 +34,13 @@ use super::event_stream;
 use crate::files::{FileBytes, saved_as, take_place};
 use crate::http_error::HttpProblem;
 
-/// Executions of a page, unless the client wants another number.
+/// Default page size of executions.
 const PAGE: usize = 50;
-/// Most executions of a page.
+/// Maximum page size of executions.
 const MAX_PAGE: usize = 500;
-/// Events of a page.
+/// Page size of events.
 const EVENTS_PAGE: usize = 1_000;
-/// Levels of a tree: a plan may nest maps and loops thousands deep.
+/// Maximum depth of a tree: a plan may nest maps and loops thousands deep.
 const MAX_TREE_DEPTH: usize = 100;
 
 /// Query of a list of executions.
@@ -66,7 +66,7 @@ pub(crate) struct ListQuery {
     cursor: Option<String>,
 }
 
-/// The status of a word: the one of documents, or the one that people read.
+/// Returns the status with this name, in documents or for people.
 fn status_of(word: &str) -> Option<ExecutionStatus> {
     ExecutionStatus::ALL.into_iter().find(|one| one.as_str() == word || words::status_word(*one) == word)
 }
@@ -81,7 +81,7 @@ pub(super) struct ExecutionPage {
     unlisted_shards: usize,
 }
 
-/// Words of a parameter that stand between commas.
+/// Splits a comma-separated parameter.
 fn comma_parts(text: Option<&str>) -> Vec<String> {
     let words = text.unwrap_or_default().split(',').map(str::trim);
     words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
@@ -110,7 +110,7 @@ impl ListQuery {
     }
 }
 
-/// A filter as far as the caller may see workflows; `None` if it takes no workflow of those.
+/// Limits a filter to the workflows that the caller may see; `None` if none remains.
 pub(super) async fn offered_filter(
     call: &ApiCall,
     mut filter: RowFilter,
@@ -124,7 +124,7 @@ pub(super) async fn offered_filter(
     let offered = offered.filter(|name| call.operations.offers(name));
     let wanted = std::mem::take(&mut filter.workflow);
     filter.workflow = offered.filter(|name| wanted.is_empty() || wanted.contains(name)).collect();
-    // No name would stand for every name.
+    // An empty list would match every name.
     Ok((!filter.workflow.is_empty()).then_some(filter))
 }
 
@@ -172,7 +172,7 @@ pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
         return answer(&ExecutionPage { executions: Vec::new(), next: None, unlisted_shards: 0 });
     };
     let mut executions = call.operator.list(&filter, depth).await?;
-    // The next filter or page may need headers of all records.
+    // The next filter or page may need the headers of all records.
     call.state.history.fill_in_background(call.operator.mesh());
     let next = (executions.len() > limit).then(|| ExecutionCursor::of(&executions[limit - 1]).to_string());
     executions.truncate(limit);
@@ -232,9 +232,9 @@ pub(super) async fn tree(call: ApiCall) -> Result<Response, HttpProblem> {
     }
 }
 
-/// Activations of a timeline, unless the client wants another number.
+/// Default number of activations in a timeline.
 const TIMELINE_ROWS: usize = 200;
-/// Most activations of a timeline.
+/// Maximum number of activations in a timeline.
 const MAX_TIMELINE_ROWS: usize = 2_000;
 
 /// Query of a timeline.
@@ -387,7 +387,7 @@ pub(super) async fn events(call: ApiCall) -> Result<Response, HttpProblem> {
     let header =
         |name: header::HeaderName| call.parts.headers.get(name).and_then(|value| value.to_str().ok());
     let is_stream = header(header::ACCEPT).is_some_and(|accept| accept.contains("text/event-stream"));
-    // A browser that lost a stream says where it was.
+    // A browser that lost a stream sends its position.
     let last = call.parts.headers.get("last-event-id").and_then(|value| value.to_str().ok());
     let after = last.filter(|_| is_stream).or(query.after.as_deref());
     let after = after.map(event_stream::parse_place).transpose()?.unwrap_or_default();
@@ -443,7 +443,7 @@ pub(super) async fn artifact(call: ApiCall) -> Result<Response, HttpProblem> {
     let bytes = execution_artifacts::read_artifact(&found, &query.name).await?;
     let tag = format!("\"{}\"", sha256(&bytes));
     let saved_as = saved_as(execution_artifacts::artifact_name(&query.name));
-    // An artifact is data, whatever its name or type says: a browser saves it and shows nothing.
+    // An artifact is data, regardless of its name or type: browsers save it and display nothing.
     let about = |status: StatusCode, body: Body| {
         let headers = [
             (header::CONTENT_TYPE, "application/octet-stream"),

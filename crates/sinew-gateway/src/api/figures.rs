@@ -1,4 +1,4 @@
-//! Figures of workflows, and messages that were set aside.
+//! Statistics of workflows, and quarantined messages.
 
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -11,13 +11,13 @@ use sinew_runtime::local;
 use super::api_call::{ApiCall, answer, row_limit};
 use crate::http_error::HttpProblem;
 
-/// Minutes of the figures of workflows, unless the client wants another number.
+/// Default number of minutes of workflow statistics.
 const FIGURES_MINUTES: u64 = 60;
-/// Most minutes of the figures of workflows.
+/// Maximum number of minutes of workflow statistics.
 const MAX_FIGURES_MINUTES: u64 = 7 * 24 * 60;
-/// Messages of the quarantine, unless the client wants another number.
+/// Default number of quarantined messages.
 const QUARANTINE_ROWS: usize = 50;
-/// Most messages of the quarantine.
+/// Maximum number of quarantined messages.
 const MAX_QUARANTINE_ROWS: usize = 500;
 
 /// Query of the figures of workflows.
@@ -28,7 +28,7 @@ pub(crate) struct FiguresQuery {
     minutes: Option<u64>,
 }
 
-/// Answers with the ends and the times of all workflows by span of time.
+/// Returns the outcomes and durations of all workflows by time span.
 pub(super) async fn workflows(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: FiguresQuery = call.query()?;
     let minutes = query.minutes.unwrap_or(FIGURES_MINUTES).clamp(1, MAX_FIGURES_MINUTES);
@@ -41,7 +41,7 @@ pub(super) async fn workflows(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&figures)
 }
 
-/// Answers with the ends of a workflow's executions by version.
+/// Returns the outcomes of a workflow's executions by version.
 pub(super) async fn outcomes(call: ApiCall) -> Result<Response, HttpProblem> {
     let outcomes = count_outcomes(&call.operator, &call.state.history, call.path("name")).await?;
     if !outcomes.is_whole {
@@ -59,7 +59,7 @@ pub(crate) struct QuarantineQuery {
     limit: Option<usize>,
 }
 
-/// Answers with the messages that were set aside, without their bodies, oldest first.
+/// Returns the quarantined messages without their bodies, oldest first.
 pub(super) async fn quarantine(call: ApiCall) -> Result<Response, HttpProblem> {
     call.check_whole()?;
     let query: QuarantineQuery = call.query()?;

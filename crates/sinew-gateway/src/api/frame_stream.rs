@@ -1,4 +1,4 @@
-//! Streams of server-sent events: their frames, and how they begin, stay alive and end.
+//! Streams of server-sent events: frames, start, keep-alive and end.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -17,13 +17,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::http_error::HttpProblem;
 use crate::state::GatewayState;
 
-/// Time without frames after which a comment shows that the stream is alive.
+/// Idle time after which a comment keeps the stream alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Tells clients after how many milliseconds to come back when a stream broke off.
+/// Sets the reconnection delay of clients in milliseconds.
 const RETRY_FRAME: &[u8] = b"retry: 1000\n\n";
 const ALIVE_FRAME: &[u8] = b": alive\n\n";
 
-/// Frames that were made and not sent.
+/// Frames that were not sent yet.
 pub(super) struct FrameQueue {
     ready: VecDeque<Bytes>,
     is_over: bool,
@@ -41,18 +41,18 @@ impl FrameQueue {
     }
 }
 
-/// Source of the frames of one stream.
+/// Source of a stream's frames.
 pub(super) trait FrameSource: Send + 'static {
-    /// Waits until there is something to tell and appends its frames. A caller that stops waiting loses none.
+    /// Waits for new data and appends its frames. Cancel-safe: no frame is lost.
     fn fill(&mut self, queue: &mut FrameQueue) -> impl Future<Output = ()> + Send;
 
-    /// The last frame of a stream that ends because the gateway stops.
+    /// Returns the last frame of a stream that the gateway's shutdown ends.
     fn stop_frame(&self) -> String {
         ": the gateway is shutting down\n\n".to_owned()
     }
 }
 
-/// Place of a stream among those that a gateway may have open.
+/// Permit of an open stream.
 pub(super) struct FrameStream {
     state: Arc<GatewayState>,
     pub(super) queue: FrameQueue,
@@ -60,7 +60,7 @@ pub(super) struct FrameStream {
 }
 
 impl FrameStream {
-    /// Takes a place, or says that the gateway is busy.
+    /// Acquires a permit, or reports that the gateway is busy.
     pub(super) fn open(state: &Arc<GatewayState>) -> Result<Self, HttpProblem> {
         let Ok(permit) = Arc::clone(&state.streams).try_acquire_owned() else {
             let text = "the gateway has reached its limit of open streams; retry later";
@@ -70,7 +70,7 @@ impl FrameStream {
         Ok(Self { state: Arc::clone(state), queue, _permit: permit })
     }
 
-    /// The frames of the source as a response, those of the queue first.
+    /// Returns the frames as a response: those of the queue, then those of the source.
     pub(super) fn respond(self, source: impl FrameSource) -> Response {
         let frames = stream::unfold((self, source), |(mut open, mut source)| async move {
             let frame = open.next(&mut source).await?;
@@ -80,12 +80,12 @@ impl FrameStream {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        // Proxies must not gather events.
+        // Proxies must not buffer events.
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
         response
     }
 
-    /// The next frame; `None` behind the last.
+    /// Returns the next frame, or `None` after the last.
     async fn next(&mut self, source: &mut impl FrameSource) -> Option<Bytes> {
         loop {
             if let Some(frame) = self.queue.ready.pop_front() {

@@ -1,4 +1,4 @@
-//! Views of an execution that was exported to a file: computed from the file alone, kept nowhere.
+//! Views of an execution that was exported to a file: computed from the file alone, and not stored.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -22,16 +22,17 @@ use sinew_protocol::{Vocabulary, code};
 use super::api_call::{ApiCall, answer, answer_written, too_many_values, written};
 use crate::http_error::HttpProblem;
 
-/// Nodes that are told with input and output.
+/// Maximum number of nodes with input and output.
 const MAX_NODES: usize = 200;
-/// Most values of an export, in arrays and objects. An object takes some 500 bytes of memory, and its views tell it twice.
+/// Maximum number of values in an export, in arrays and objects. An object takes about 500 bytes of
+/// memory, and its views contain it twice.
 const MAX_EXPORT_VALUES: usize = 300_000;
-/// Events that are told, the latest.
+/// Maximum number of events; the latest are returned.
 const MAX_EVENTS: usize = 500;
-/// Levels of the tree.
+/// Depth of the tree.
 const DEPTH: usize = 3;
 
-/// Answers with everything that people look at: description, tree, nodes, timeline, events and drawing.
+/// Returns all views for people: description, tree, nodes, timeline, events and drawing.
 pub(super) async fn inspect(call: ApiCall) -> Result<Response, HttpProblem> {
     let body = call.body.clone();
     let document = call.compute(move || {
@@ -54,7 +55,7 @@ pub(crate) struct ComparedExports {
     node: Option<String>,
 }
 
-/// Answers with two exports side by side.
+/// Returns a comparison of two exports.
 pub(super) async fn compare(call: ApiCall) -> Result<Response, HttpProblem> {
     let place = call.computation().await?;
     let ComparedExports { first, second, node } = call.json()?;
@@ -72,7 +73,7 @@ pub(super) async fn compare(call: ApiCall) -> Result<Response, HttpProblem> {
 }
 
 fn read_export(bytes: &[u8]) -> Result<Record, HttpProblem> {
-    // Anything else that is wrong is told by the reader of exports.
+    // The reader of exports reports all other errors.
     if let Err(BadJson::TooManyValues(_)) = check_unique_keys_within(bytes, MAX_EXPORT_VALUES) {
         let hint = "use `sinew execution describe FILE` for larger exports";
         return Err(too_many_values("the export", MAX_EXPORT_VALUES).with_hint(Some(hint.to_owned())));
@@ -106,7 +107,8 @@ pub(super) struct ExportViews<'a> {
     drawing: Option<String>,
 }
 
-/// Views of a record as the bytes of an answer: as values of JSON they would take several times the memory.
+/// Serializes the views of a record directly: as JSON values they would take several times the
+/// memory.
 fn written_views(record: &Record) -> Result<Vec<u8>, HttpProblem> {
     // Times of open nodes end with the export.
     let (now, presence) = (record.at(), MeshPresence::default());

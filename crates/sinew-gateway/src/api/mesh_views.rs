@@ -1,4 +1,5 @@
-//! Views of the whole mesh: who calls whom, the artifacts of many executions, and the events of all of them as they come.
+//! Views of the whole mesh: its calls, the artifacts of many executions, and the events of all
+//! executions as a stream.
 
 use std::collections::BTreeSet;
 
@@ -28,15 +29,15 @@ use super::executions::ArtifactQuery;
 use super::frame_stream::{FrameQueue, FrameSource, FrameStream};
 use crate::http_error::HttpProblem;
 
-/// Workflows and agents of a map.
+/// Maximum number of workflows and agents in a map.
 const MAX_MAP_NODES: usize = 400;
-/// Executions whose artifacts are on a page.
+/// Number of executions whose artifacts are on a page.
 const EXECUTIONS_OF_PAGE: usize = 40;
-/// Artifacts of a page.
+/// Maximum number of artifacts per page.
 const MAX_ARTIFACTS: usize = 200;
 
-/// Answers with the map: workflows, the agents and workflows that they call, and whether those are online. Edges of calls that
-/// happened in the latest executions are taken so often.
+/// Returns the map: workflows, the agents and workflows that they call, and whether those are
+/// online. Edges include the number of calls in recent executions.
 pub(super) async fn map(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: DrawingQuery = call.query()?;
     let online: Vec<AgentRow> = AgentRow::all(&call.operator.online().await?);
@@ -61,7 +62,7 @@ pub(super) async fn map(call: ApiCall) -> Result<Response, HttpProblem> {
     }
     let (executions, calls) = call.state.calls.observe(&call.operator).await?;
     add_calls(&mut edges, &calls, executions);
-    // Agents that called others are there, too; people and programs that did are not.
+    // Agents that called others are included; calling people and programs are not.
     let agents_of = |(from, to): (String, String)| is_online(&from).then_some(from).into_iter().chain([to]);
     called.extend(calls.into_keys().flat_map(agents_of));
     let agents = online.iter().filter(|row| row.kind != "workflow").map(|row| row.name.clone());
@@ -83,20 +84,20 @@ pub(super) async fn map(call: ApiCall) -> Result<Response, HttpProblem> {
     respond_drawing(&call, &query, drawing, key).await
 }
 
-/// Keeps the edges between nodes that are drawn.
+/// Keeps the edges between drawn nodes.
 fn keep_drawn(edges: &mut Vec<DrawnEdge>, nodes: &[DrawnNode]) {
     let is_drawn = |name: &str| nodes.iter().any(|node| node.id == name);
     edges.retain(|edge| is_drawn(&edge.from) && is_drawn(&edge.to));
 }
 
-/// Text of all that the layout of a map depends on.
+/// Returns a text with everything that the layout of a map depends on.
 fn layout_key(drawing: &Drawing) -> String {
     let names: Vec<&str> = drawing.nodes.iter().map(|node| node.id.as_str()).collect();
     let ends: Vec<(&str, &str)> = drawing.edges.iter().map(|edge| (&*edge.from, &*edge.to)).collect();
     format!("map {names:?} {ends:?}")
 }
 
-/// Marks the edges that were taken, and adds those of calls that no plan declares.
+/// Marks the traversed edges, and adds edges for calls that no plan declares.
 fn add_calls(edges: &mut Vec<DrawnEdge>, calls: &CallCounts, executions: usize) {
     let times = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     for edge in edges.iter_mut().filter(|_| executions > 0) {
@@ -119,7 +120,7 @@ fn map_node(name: &str, shape: Shape, kind: &str, status: Status) -> DrawnNode {
         shape,
         title: kind.to_owned(),
         lines: vec![name.to_owned()],
-        // Agents that are online are the rule: only the others are marked.
+        // Most agents are online, so only the others are marked.
         status: (status != Status::Succeeded).then_some(mark),
         group: None,
         color: None,
@@ -173,7 +174,7 @@ struct MeshArtifact {
     started: String,
 }
 
-/// Answers with artifacts that agents named, those of the latest executions first.
+/// Returns artifacts that agents named, those of the latest executions first.
 pub(super) async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: MeshArtifactsQuery = call.query()?;
     let after = query.cursor.as_deref().map(str::parse::<ExecutionCursor>).transpose();
@@ -198,7 +199,7 @@ pub(super) async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
     let mut found = Vec::new();
     for row in rows.iter().take(EXECUTIONS_OF_PAGE) {
         let id = call.find(&row.execution).await?;
-        // An execution may be forgotten between the list and its record.
+        // An execution may be deleted between the list and its record.
         let Ok(record) = call.operator.record(&id).await else { continue };
         let left = execution_artifacts::artifacts(&record, None);
         let named = left.iter().filter(|one| !one.is_generated).map(LeftArtifact::row);
@@ -214,17 +215,17 @@ pub(super) async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&MeshArtifactPage { artifacts: found, next })
 }
 
-/// Executions that are searched for uses of an artifact, beside its own.
+/// Maximum number of other executions searched for uses of an artifact.
 const SEARCHED_EXECUTIONS: usize = 40;
 
-/// Answers with the tasks that were given an artifact.
+/// Returns the tasks that received an artifact.
 pub(super) async fn artifact_uses(call: ApiCall) -> Result<Response, HttpProblem> {
     let ArtifactQuery { name } = call.query()?;
     let found = call.found().await?;
     let left = execution_artifacts::find_artifact(&found.record, &name)?;
     let marks = ArtifactMarks::of(&left);
     let mut uses = uses_in(&found.record, &marks);
-    // Other executions are searched for callers who may see all of them.
+    // Other executions are searched only for callers who may see all of them.
     let mut searched = 1;
     if call.operations.offers_everything() {
         let depth = ListDepth {
@@ -238,7 +239,7 @@ pub(super) async fn artifact_uses(call: ApiCall) -> Result<Response, HttpProblem
                 continue;
             }
             let id = call.find(&row.execution).await?;
-            // An execution may be forgotten between the list and its record.
+            // An execution may be deleted between the list and its record.
             let Ok(record) = call.operator.record(&id).await else { continue };
             uses.extend(uses_in(&record, &marks));
             searched += 1;
@@ -247,13 +248,13 @@ pub(super) async fn artifact_uses(call: ApiCall) -> Result<Response, HttpProblem
     answer(&ArtifactUses { uses, searched_executions: searched })
 }
 
-/// Answers with the figures of the last minute.
+/// Returns the statistics of the last minute.
 pub(super) async fn traffic_figures(call: ApiCall) -> Result<Response, HttpProblem> {
     call.check_whole()?;
     answer(&call.state.traffic.report(call.operator.mesh(), &call.state.draining).await?)
 }
 
-/// Bytes of an event's body that are sent; people who want all of it open the execution.
+/// Maximum number of bytes sent of an event's body; the execution shows the complete body.
 const MAX_SHOWN_BYTES: usize = 2_048;
 
 /// Query of the traffic.
@@ -272,7 +273,7 @@ struct TrafficFrames {
     events: Events,
 }
 
-/// Answers with the events of all executions from now on, as a stream.
+/// Returns the events of all executions from now on as a stream.
 pub(super) async fn traffic(call: ApiCall) -> Result<Response, HttpProblem> {
     let TrafficQuery { workflow, kind } = call.query()?;
     call.check_every_caller()?;
@@ -294,7 +295,7 @@ impl FrameSource for TrafficFrames {
     }
 }
 
-/// An event as a frame. Its body is text of workflows and agents: readers show it as text.
+/// Encodes an event as a frame. Its body is untrusted text, which clients display as text.
 fn frame_of(event: &Event) -> Bytes {
     let header = |name: &str| event.headers.get(name).map(|value| value.as_str().to_owned());
     let text = String::from_utf8_lossy(&event.body);
@@ -309,6 +310,6 @@ fn frame_of(event: &Event) -> Bytes {
         "bytes": event.body.len(),
         "body": &text[..end],
     });
-    // JSON has no line ends of its own, so the data is one line.
+    // JSON output contains no line breaks, so the data is one line.
     format!("data: {shown}\n\n").into()
 }

@@ -1,7 +1,8 @@
-//! The REST API below `/api/v1`: operations on a mesh as HTTP, with the documents that `-o json` prints.
+//! The REST API below `/api/v1`: operations on a mesh over HTTP, with the documents of `-o json`.
 //!
-//! Place in the flow: a route of the table names an [`ApiOperation`], which calls one function of `sinew-operations` under the
-//! caller's own name and serialises its result. Nothing is decided here.
+//! Place in the flow: a route of the table names an [`ApiOperation`], which calls one function of
+//! `sinew-operations` under the caller's own name and serializes its result. No decisions are made
+//! here.
 
 mod agents;
 mod answer_schemas;
@@ -50,8 +51,8 @@ pub(crate) async fn serve(
     path: BTreeMap<String, String>,
     request: Request,
 ) -> Response {
-    // A part of a mesh may be offered to strangers, who need not know what the API tells of executions. Callers whose keys name
-    // patterns see the part that is theirs.
+    // A gateway that exposes only a part of a mesh may have untrusted callers, who must not see the
+    // API's data about executions. Callers whose keys have patterns see their own part.
     if !state.operations.exposes_everything() {
         let text = "a gateway that exposes only a part of the mesh (--expose) has no API";
         return HttpProblem::not_found(text).into_response();
@@ -63,14 +64,15 @@ pub(crate) async fn serve(
         Err(problem) => Err(problem),
     };
     answer.unwrap_or_else(|problem| {
-        // A hint may name a workflow or agent that the caller must not know of.
+        // A hint may name a workflow or agent that the caller may not see.
         let problem = if sees_all { problem } else { problem.with_hint(None) };
         problem.into_response()
     })
 }
 
 async fn perform(operation: ApiOperation, call: ApiCall) -> Result<Response, HttpProblem> {
-    // Names of workflows and agents in paths. Whether there is one that the caller may not see is not told.
+    // Checks names of workflows and agents in paths, without revealing whether an invisible one
+    // exists.
     if call.has_path("name") {
         call.check_offered(call.path("name"))?;
     }

@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document, made of the table of operations.
+//! The OpenAPI 3.1 document, generated from the table of operations.
 
 use std::sync::LazyLock;
 
@@ -13,10 +13,10 @@ use crate::http_error::ProblemBody;
 
 /// Member of a JSON Schema with its definitions.
 const DEFINITIONS: &str = "$defs";
-/// Media type of problems.
+/// Media type of problem details.
 const PROBLEM: &str = "application/problem+json";
 
-/// The document, as it is served.
+/// The document in its served form.
 static DOCUMENT: LazyLock<String> =
     LazyLock::new(|| serde_json::to_string_pretty(&document()).unwrap_or_default() + "\n");
 
@@ -24,7 +24,7 @@ pub(super) fn respond() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.as_str()).into_response()
 }
 
-/// The document.
+/// Generates the document.
 pub(crate) fn document() -> Value {
     let mut paths = Map::new();
     for route in &API_ROUTES {
@@ -90,7 +90,7 @@ fn operation(route: &ApiRoute) -> Value {
     operation
 }
 
-/// Parameters of the path, then those of the query.
+/// Returns the parameters of the path, then those of the query.
 fn parameters(route: &ApiRoute) -> Vec<Value> {
     let names = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let mut all: Vec<Value> = names
@@ -113,7 +113,7 @@ fn parameters(route: &ApiRoute) -> Vec<Value> {
     all
 }
 
-/// A schema of a parameter with what it refers to in its place: parameters have no `$defs`.
+/// Inlines a parameter's schema references, because parameters have no `$defs`.
 fn inlined(schema: &Value, definitions: &Value) -> Value {
     match schema {
         Value::Object(members) => match members.get("$ref").and_then(Value::as_str) {
@@ -127,7 +127,8 @@ fn inlined(schema: &Value, definitions: &Value) -> Value {
     }
 }
 
-/// A value whose definitions stand among the schemas of the document: references are read from its root.
+/// Moves a value's definitions to the schemas of the document, because references are resolved from
+/// its root.
 fn hoisted(value: Value, schemas: &mut Map<String, Value>) -> Value {
     match value {
         Value::Object(mut members) => {

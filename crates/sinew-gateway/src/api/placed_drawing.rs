@@ -1,6 +1,7 @@
-//! Large drawings, part by part: places of all nodes as numbers, and the texts of those that somebody looks at.
+//! Large drawings in parts: positions of all nodes as numbers, and the texts of visible ones.
 //!
-//! No part is larger than 256 KiB, whatever the drawing. Layouts depend on the plan alone, so the last few are kept.
+//! No part exceeds 256 KiB, whatever the drawing. Layouts depend on the plan alone, so the most
+//! recent ones are cached.
 
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -13,11 +14,11 @@ use super::api_call::{ApiCall, answer};
 use crate::http_error::HttpProblem;
 use crate::layout_cache::LayoutCache;
 
-/// Nodes of a part.
+/// Maximum number of nodes in a part.
 const MAX_NODES: usize = 10_000;
-/// Edges of a part.
+/// Maximum number of edges in a part.
 const MAX_EDGES: usize = 16_000;
-/// Nodes and edges of a window, with texts and ways.
+/// Maximum number of nodes and edges in a window, with texts and routes.
 const MAX_IN_WINDOW: usize = 300;
 
 /// Part of a placed drawing.
@@ -32,7 +33,7 @@ pub(crate) enum PlacedPart {
     Place,
 }
 
-/// A part of a drawing that a client wants.
+/// A requested part of a drawing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WantedPart<'q> {
     pub(super) part: PlacedPart,
@@ -40,11 +41,11 @@ pub(super) struct WantedPart<'q> {
     pub(super) from: usize,
     /// Left, top, right and bottom of a window.
     pub(super) window: [f64; 4],
-    /// Node whose place is asked for.
+    /// Node whose position is requested.
     pub(super) node: Option<&'q str>,
 }
 
-/// Answers with a part of a drawing.
+/// Returns a part of a drawing.
 pub(super) async fn respond(
     call: &ApiCall,
     wanted: WantedPart<'_>,
@@ -63,7 +64,7 @@ pub(super) async fn respond(
     part_of(&placed, &DrawnStates::of(&drawing), wanted)
 }
 
-/// Answers with a part of the drawing of a plan whose layout is kept; `None` if it is not.
+/// Returns a part of the drawing of a plan with a cached layout, or `None` if it is not cached.
 pub(super) async fn respond_kept(
     layouts: &LayoutCache,
     wanted: WantedPart<'_>,
@@ -90,19 +91,20 @@ fn part_of(
     })
 }
 
-/// Place of one node; null for one that is not drawn, such as a child of a map that is not opened.
+/// Returns the position of one node; null for one that is not drawn, such as a child of a collapsed
+/// map.
 fn place(placed: &PlacedDrawing, node: &str) -> Value {
     let found = placed.nodes.iter().enumerate().find(|(_, one)| one.id == node);
     json!({ "at": found.map(|(at, _)| at), "frame": found.map(|(_, one)| one.frame.map(f64::round)) })
 }
 
-/// States of nodes as letters; a dash without an execution.
+/// Encodes states of nodes as letters; a dash without an execution.
 fn state_letters(states: &DrawnStates, from: usize) -> String {
     let marks = states.nodes.iter().skip(from);
     marks.map(|mark| mark.as_ref().map_or('-', |mark| mark.status.letter())).collect()
 }
 
-/// How edges were taken: `1` if they were, `0` if not, a dash without an execution.
+/// Encodes whether edges were traversed: `1` or `0`, or a dash without an execution.
 fn taken_letters(states: &DrawnStates, from: usize) -> String {
     let letter = |taken: &Option<u32>| match taken {
         None => '-',
@@ -112,7 +114,7 @@ fn taken_letters(states: &DrawnStates, from: usize) -> String {
     states.edges.iter().skip(from).map(letter).collect()
 }
 
-/// Shapes as letters, in the order of their kinds.
+/// Encodes a shape as a letter, in the order of their kinds.
 const fn shape_letter(shape: Shape) -> char {
     match shape {
         Shape::Terminal => 't',
@@ -129,7 +131,8 @@ const fn shape_letter(shape: Shape) -> char {
     }
 }
 
-/// Places of nodes as lists of whole px: a list of numbers is a third of a list of objects.
+/// Encodes positions of nodes as lists of integer px: a list of numbers is a third of the size of a
+/// list of objects.
 fn nodes(placed: &PlacedDrawing, states: &DrawnStates, from: usize) -> Value {
     let part = || placed.nodes.iter().skip(from).take(MAX_NODES);
     let side = |at: usize| -> Vec<i64> { part().map(|node| node.frame[at].round() as i64).collect() };
@@ -166,7 +169,7 @@ fn edges(placed: &PlacedDrawing, states: &DrawnStates, from: usize) -> Value {
     })
 }
 
-/// Nodes and edges in a window, nearest to its middle first where there are more than a part holds.
+/// Returns the nodes and edges in a window, nearest to its centre first if they exceed the maximum.
 fn window(placed: &PlacedDrawing, states: &DrawnStates, [left, top, right, bottom]: [f64; 4]) -> Value {
     let is_inside =
         |[x, y, width, height]: [f64; 4]| x <= right && x + width >= left && y <= bottom && y + height >= top;
@@ -189,7 +192,7 @@ fn window(placed: &PlacedDrawing, states: &DrawnStates, [left, top, right, botto
     json!({ "nodes": rows, "edges": ways })
 }
 
-/// Box around the way of an edge.
+/// Returns the bounding box of an edge.
 fn frame_of(edge: &PlacedEdge) -> [f64; 4] {
     let (mut left, mut top) = (f64::INFINITY, f64::INFINITY);
     let (mut right, mut bottom) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
@@ -200,7 +203,8 @@ fn frame_of(edge: &PlacedEdge) -> [f64; 4] {
     [left, top, right - left, bottom - top]
 }
 
-/// Points of an edge that are sent: an edge over thousands of layers needs no more.
+/// Maximum number of points sent per edge, which is sufficient for an edge over thousands of
+/// layers.
 const MAX_POINTS: usize = 40;
 
 fn way(at: usize, edge: &PlacedEdge) -> Value {

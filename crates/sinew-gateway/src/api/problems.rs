@@ -1,4 +1,4 @@
-//! Failures of operations as problems of HTTP.
+//! Converts failures of operations to HTTP problems.
 
 use axum::http::StatusCode;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Words of the agents of one execution as they come: progress that is kept, and pieces of answers that are not.
+//! Live output of one execution's agents: stored progress, and answer chunks that are not stored.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +17,19 @@ use super::api_call::ApiCall;
 use super::frame_stream::{FrameQueue, FrameSource, FrameStream};
 use crate::http_error::HttpProblem;
 
-/// Tasks whose nodes are known; beyond them, words have no node.
+/// Maximum number of tasks with known nodes; output of further tasks has no node.
 const MAX_TASKS: usize = 10_000;
-/// Latest attempts of an activation whose words have its node.
+/// Number of latest attempts of an activation whose output includes its node.
 const ATTEMPTS_KEPT: u32 = 100;
 
-/// Source of the words of the agents of one execution.
+/// Source of the live output of one execution's agents.
 struct ProgressFrames {
     changes: ExecutionChanges,
     feed: ProgressFeed,
     tasks: TaskNodes,
 }
 
-/// Answers with words from now on, until the execution has ended.
+/// Returns output from now on, until the execution has ended.
 pub(super) async fn follow(call: ApiCall) -> Result<Response, HttpProblem> {
     let found = call.found().await?;
     let stream = FrameStream::open(&call.state)?;
@@ -57,7 +57,7 @@ impl FrameSource for ProgressFrames {
 }
 
 impl ProgressFrames {
-    /// Makes a frame of words. They are text of agents: readers show them as text.
+    /// Appends a frame of output. It is untrusted text of agents, which clients display as text.
     fn take(&mut self, said: &Progress, queue: &mut FrameQueue) {
         let values = told_values(said);
         if values.is_empty() {
@@ -65,24 +65,25 @@ impl ProgressFrames {
         }
         let node = self.tasks.node(&self.changes.record, &said.task);
         let frame = json!({ "task": said.task.as_str(), "node": node, "values": values });
-        // JSON has no line ends of its own, so the data is one line.
+        // JSON output contains no line breaks, so the data is one line.
         queue.push(format!("data: {frame}\n\n"));
     }
 }
 
-/// Activations of an execution by the tasks of their attempts. Each attempt is entered once, so that words about unknown tasks
-/// cost no search.
+/// Activations of an execution by the tasks of their attempts. Each attempt is added once, so that
+/// output of unknown tasks does not cause searches.
 #[derive(Default)]
 struct TaskNodes {
     acts: BTreeMap<TaskId, ActivationId>,
-    /// Attempts that were entered, by activation.
+    /// Number of added attempts by activation.
     entered: Vec<u32>,
-    /// Whether all attempts of the record are entered.
+    /// Whether all attempts of the record are added.
     is_current: bool,
 }
 
 impl TaskNodes {
-    /// The node of a task, with its place in maps and loops; `None` if the execution has not told of the task yet.
+    /// Returns the node of a task, with its position in maps and loops, or `None` if the
+    /// execution's record does not contain the task yet.
     fn node(&mut self, record: &Record, task: &TaskId) -> Option<String> {
         if !self.acts.contains_key(task) && !self.is_current {
             self.enter(record);
@@ -98,7 +99,7 @@ impl TaskNodes {
             let latest = ctx.act(act).attempt;
             if *entered < latest && self.acts.len() < MAX_TASKS {
                 let key = activation_key(id, record.execution.program(), ctx.state, act);
-                // One activation does not fill the table alone, however often it was retried.
+                // Limits the entries of one activation, however often it was retried.
                 let first = (*entered + 1).max(latest.saturating_sub(ATTEMPTS_KEPT - 1));
                 self.acts.extend((first..=latest).map(|attempt| (TaskId::of(id, &key, attempt), act)));
                 *entered = latest;

@@ -1,4 +1,4 @@
-//! Files that are sent with a start: stored on the mesh, and listed in the input as the files of messages are.
+//! Files sent with a start: stored on the mesh, and listed in the input like files of messages.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,9 +12,9 @@ use crate::operations::message_files::decode;
 use sinew_mesh::artifact::{ArtifactOwner, PreparedArtifact, StoredArtifact};
 use sinew_operations::execution_artifacts::INPUT_FILES;
 
-/// Files of one start.
+/// Maximum number of files per start.
 const MAX_FILES: usize = 20;
-/// Media type of a file that names none.
+/// Media type of a file without a declared type.
 const ANY_TYPE: &str = "application/octet-stream";
 
 /// A file that is sent with a start.
@@ -29,7 +29,7 @@ pub(crate) struct StartFile {
     base64: String,
 }
 
-/// A file that was read and not stored yet.
+/// A file that was read and is not stored yet.
 pub(super) struct ReadFile {
     name: ArtifactName,
     media_type: String,
@@ -51,7 +51,7 @@ pub(super) fn read_files(files: Vec<StartFile>) -> Result<Vec<ReadFile>, HttpPro
     files.into_iter().map(read).collect()
 }
 
-/// The input with a list of files. What is not an object becomes the member `text`.
+/// Adds a list of files to the input. An input that is not an object becomes the member `text`.
 pub(super) fn input_with(input: Value, files: Vec<Value>) -> Result<Value, HttpProblem> {
     if files.is_empty() {
         return Ok(input);
@@ -70,7 +70,8 @@ pub(super) fn input_with(input: Value, files: Vec<Value>) -> Result<Value, HttpP
 }
 
 impl ReadFile {
-    /// Prepares the file for an execution that is to be: the artifact, not stored yet, and its entry in the input.
+    /// Prepares the file for a new execution: the artifact, not stored yet, and its entry in the
+    /// input.
     pub(super) async fn prepare(
         self,
         call: &ApiCall,

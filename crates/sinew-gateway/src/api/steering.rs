@@ -1,4 +1,4 @@
-//! Starting, stopping and repeating executions.
+//! Starts, stops and repeats executions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::api_call::{ApiCall, answer, answer_with, bad_request};
 use super::start_files::{StartFile, input_with, read_files};
 use crate::http_error::HttpProblem;
 
-/// How long a start waits for the executor that begins it.
+/// How long a start waits for an executor to process it.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A start.
@@ -74,7 +74,7 @@ pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
         }
         (None, Some(agent)) if body.version.is_none() => {
             call.check_offered(agent)?;
-            // Names of agents that are not online are told with those that are like them.
+            // The error for an agent that is not online lists similar names.
             find_agent(&call.operator.online().await?, agent)?;
             let program = built_in_workflow(&sinew_protocol::card::agent_call(agent))
                 .ok_or_else(|| bad_request("agent: not a valid agent name"))?;
@@ -89,7 +89,7 @@ pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
             let id = ExecutionId::parse(id).map_err(|error| bad_request(format!("id: {error}")))?;
             StartCommand::new(id, workflow.clone(), body.input)
         }
-        // A client whose key stayed unset would get the execution of every other such client of its caller.
+        // Clients with an empty key would share one execution per caller.
         (None, Some(key)) if key.is_empty() => return Err(bad_request("idempotency_key: must not be empty")),
         (None, Some(key)) => client.start_command(key.as_str(), workflow.clone(), body.input),
         (None, None) => client.start_command(uuid::Uuid::now_v7().to_string(), workflow.clone(), body.input),
@@ -122,7 +122,7 @@ pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
         }
         Ok(true) if is_new => StatusCode::CREATED,
         Ok(true) => StatusCode::OK,
-        // It is stored, and an executor that comes later begins or refuses it.
+        // It is stored, and an executor will accept or reject it later.
         Ok(false) | Err(_) => StatusCode::ACCEPTED,
     };
     let warnings = call.operator.start_warnings(program.graph.plan()).await;

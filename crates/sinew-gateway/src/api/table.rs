@@ -1,4 +1,4 @@
-//! Every operation of the API in one table: its route, its parameters, its body and its answer.
+//! Every operation of the API in one table: its route, parameters, body and response.
 
 use serde_json::Value;
 use sinew_protocol::access::AccessRole;
@@ -73,7 +73,7 @@ pub(crate) enum ApiOperation {
 }
 
 impl ApiOperation {
-    /// The lowest role that may do it.
+    /// Returns the lowest role that may call the operation.
     pub(crate) const fn role(self) -> AccessRole {
         match self {
             Self::Document
@@ -134,19 +134,20 @@ impl ApiOperation {
     }
 }
 
-/// Bytes of an export that is inspected.
+/// Maximum size of an inspected export.
 const MAX_EXPORT_BYTES: usize = 16 << 20;
 
-/// Bytes of a start: it may carry files.
+/// Maximum size of a start, which may contain files.
 const MAX_START_BYTES: usize = 12 << 20;
 
 impl ApiOperation {
-    /// Whether a body is needed although none of its members is: it needs one of several.
+    /// Returns whether a body is required although its members are optional: it needs one of
+    /// several.
     pub(crate) const fn needs_one_member(self) -> bool {
         matches!(self, Self::StartExecution | Self::ForkExecution)
     }
 
-    /// Bytes of the body: `limit`, but for files that are larger than requests.
+    /// Returns the maximum body size: `limit`, except for files that may be larger.
     pub(crate) fn body_bytes(self, limit: usize) -> usize {
         match self {
             Self::InspectExport => limit.max(MAX_EXPORT_BYTES),
@@ -169,9 +170,9 @@ pub(crate) struct ApiRoute {
     pub(crate) query: Option<fn() -> Value>,
     /// The body; `None` without one.
     pub(crate) body: Option<ApiBody>,
-    /// Media type of the answer.
+    /// Media type of the response.
     pub(crate) answer: &'static str,
-    /// Media types of other forms of the answer, which a parameter or `Accept` asks for.
+    /// Media types of alternative responses, selected by a parameter or `Accept`.
     pub(crate) other_answers: &'static [&'static str],
 }
 
@@ -179,14 +180,14 @@ pub(crate) struct ApiRoute {
 pub(crate) enum ApiBody {
     /// JSON, with its schema.
     Json(fn() -> Value),
-    /// A file: YAML, or JSON, which YAML has within it.
+    /// A file: YAML, or JSON, which is a subset of YAML.
     Text,
 }
 
 const JSON: &str = "application/json";
 const SVG: &str = "image/svg+xml";
 const EVENT_STREAM: &str = "text/event-stream";
-/// Other forms of drawings.
+/// Alternative formats of drawings.
 const DRAWN: [&str; 2] = [JSON, "text/vnd.mermaid"];
 
 const fn get(path: &'static str, operation: ApiOperation, summary: &'static str) -> ApiRoute {
@@ -229,7 +230,7 @@ impl ApiRoute {
     }
 }
 
-/// The JSON Schema of a type, without the name of its dialect of JSON Schema.
+/// Returns the JSON Schema of a type, without its `$schema`.
 fn schema<T: schemars::JsonSchema>() -> Value {
     let mut schema = schemars::schema_for!(T).to_value();
     if let Some(members) = schema.as_object_mut() {

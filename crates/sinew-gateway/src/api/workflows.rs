@@ -25,10 +25,10 @@ use super::api_call::{ApiCall, answer, answer_with, bad_request};
 use super::drawings::{self, DrawingQuery};
 use crate::http_error::HttpProblem;
 
-/// Name of a file that came without one, and of a workflow in it that has none.
+/// Default name of a file, and of an unnamed workflow in it.
 const DEFAULT_FILE: &str = "workflow.yaml";
 const DEFAULT_NAME: &str = "workflow";
-/// Another name for such a file.
+/// Alternative default name of a file.
 const OTHER_FILE: &str = "unnamed-workflow.yaml";
 
 /// Query of a list of workflows or agents.
@@ -40,7 +40,7 @@ pub(crate) struct NamedQuery {
 }
 
 impl NamedQuery {
-    /// Whether one of the texts is among what is asked for.
+    /// Returns whether one of the texts matches the search.
     pub(super) fn matches(&self, texts: &[&str]) -> bool {
         let wanted = self.text.as_deref().unwrap_or_default().to_lowercase();
         texts.iter().any(|text| text.to_lowercase().contains(&wanted))
@@ -119,7 +119,7 @@ pub(crate) struct FileQuery {
 }
 
 impl FileQuery {
-    /// A query with this name.
+    /// Returns a query with this name.
     pub(super) fn named(name: Option<String>) -> Self {
         Self { name, dialect: None }
     }
@@ -177,7 +177,7 @@ pub(crate) struct ConversionBody {
     sample: Value,
 }
 
-/// Calls the conversion function of a connection with a sample, as an execution would.
+/// Calls the conversion function of a connection with a sample, like an execution.
 pub(super) async fn try_conversion(call: ApiCall) -> Result<Response, HttpProblem> {
     let place = call.computation().await?;
     let ConversionBody { name, text, connection, sample } = call.json()?;
@@ -191,7 +191,7 @@ pub(super) async fn try_conversion(call: ApiCall) -> Result<Response, HttpProble
     answer(&tried.await??)
 }
 
-/// Drawings of the workflows of a file, by name.
+/// Returns the drawings of a file's workflows, by name.
 fn drawings_of(file: &SearchedFile) -> BTreeMap<String, String> {
     let workflows = file.loaded.iter().flat_map(|loaded| &loaded.workflows);
     let drawn = workflows.filter_map(|lowered| {
@@ -212,7 +212,7 @@ pub(super) async fn deploy(call: ApiCall) -> Result<Response, HttpProblem> {
         if is_named || !has_default {
             return Ok::<_, Failure>(Some(loaded));
         }
-        // A workflow may have this very name: one without a name takes every name of its file.
+        // A workflow may have the default name, because unnamed ones take the name of the file.
         let again = posted_workflow(OTHER_FILE, &body, dialect)?;
         let keeps = again.workflows.iter().any(|workflow| workflow.plan.name == DEFAULT_NAME);
         Ok(keeps.then_some(loaded))

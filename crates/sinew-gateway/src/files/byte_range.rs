@@ -1,19 +1,19 @@
-//! The part of a file that a request asks for: `Range` of RFC 9110, one range of bytes.
+//! The part of a file that a request selects: `Range` of RFC 9110, one range of bytes.
 
 use std::ops::Range;
 
-/// Bytes of a file that a request wants.
+/// Requested bytes of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum WantedBytes {
-    /// All of it: no range, several, or one in other words.
+    /// The whole file: no range, several ranges, or an unsupported form.
     All,
     /// These bytes.
     Part(Range<usize>),
-    /// Bytes that the file does not have.
+    /// Bytes beyond the end of the file.
     None,
 }
 
-/// Reads the header for a file of this size.
+/// Parses the header for a file of this size.
 pub(super) fn wanted_bytes(header: Option<&str>, size: usize) -> WantedBytes {
     let Some(range) = header.and_then(|text| text.trim().strip_prefix("bytes=")) else {
         return WantedBytes::All;

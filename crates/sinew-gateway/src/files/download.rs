@@ -21,10 +21,10 @@ use crate::access::now_ms;
 use crate::http_error::HttpProblem;
 use crate::state::GatewayState;
 
-/// Media type of bytes whose kind nobody names.
+/// Media type of bytes without a declared type.
 const UNKNOWN_MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// Answers with the file that the token grants.
+/// Returns the file that the token grants.
 pub(crate) async fn serve(state: Arc<GatewayState>, token: &str, request: Request) -> Response {
     match file_of(&state, token, request.method(), request.headers()).await {
         Ok(response) => response,
@@ -49,7 +49,7 @@ async fn file_of(
         let mut response = (status, body).into_response();
         let values = [
             (header::ETAG, tag.clone()),
-            // A file is data, whatever its name or type says: a browser saves it and shows nothing.
+            // A file is data, regardless of its name or type: browsers save it and display nothing.
             (header::CONTENT_DISPOSITION, saved_as(address.uri.artifact.name.as_str())),
             (header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'".to_owned()),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
@@ -71,12 +71,12 @@ async fn file_of(
     Ok(FileBytes { bytes, place, tag: tag.clone() }.respond(method, headers, about))
 }
 
-/// `Content-Disposition` of a file that is saved under this name.
+/// Returns the `Content-Disposition` of a file that is saved under this name.
 pub(crate) fn saved_as(name: &str) -> String {
     format!("attachment; filename*=UTF-8''{}", utf8_percent_encode(name, NON_ALPHANUMERIC))
 }
 
-/// A file that is held, with its place.
+/// The content of a file, with its permit.
 pub(crate) struct FileBytes {
     pub(crate) bytes: Bytes,
     pub(crate) place: OwnedSemaphorePermit,
@@ -85,7 +85,8 @@ pub(crate) struct FileBytes {
 }
 
 impl FileBytes {
-    /// Answers with the file, or with the range of it that a GET asks for. `about` makes an answer with the headers of the file.
+    /// Returns the file, or the range of it that a GET requests. `about` builds a response with the
+    /// file's headers.
     pub(crate) fn respond(
         self,
         method: &Method,
@@ -95,7 +96,8 @@ impl FileBytes {
         let Self { bytes, place, tag } = self;
         let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         let size = bytes.len();
-        // A client with another version wants the whole file, and a range means nothing but to GET (RFC 9110, 14.2).
+        // A client with another version needs the whole file, and a range applies to GET only (RFC
+        // 9110, 14.2).
         let is_same = text(header::IF_RANGE).is_none_or(|known| known.trim() == tag);
         let range = text(header::RANGE).filter(|_| is_same && *method == Method::GET);
         let (mut response, told) = match wanted_bytes(range, size) {
@@ -116,7 +118,8 @@ impl FileBytes {
     }
 }
 
-/// The bytes at an address, with their place. None if the mesh does not keep them any more.
+/// Reads the bytes at an address, with their permit. Returns `None` if the mesh no longer stores
+/// them.
 async fn stored_bytes(
     state: &GatewayState,
     address: &StoredAt,

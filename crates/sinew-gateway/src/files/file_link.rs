@@ -1,4 +1,4 @@
-//! Signed addresses of files, and results that name them.
+//! Signed addresses of files, and results that contain them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,36 +14,36 @@ use sinew_protocol::artifact::StoredAt;
 use crate::access::now_ms;
 use crate::gateway_signer::GatewaySigner;
 
-/// How long an address is good.
+/// Lifetime of an address.
 const LINK_LIFETIME: Duration = Duration::from_hours(1);
-/// Bytes of the longest address that is looked at.
+/// Maximum length of an address that is parsed.
 const MAX_TOKEN_BYTES: usize = 8_192;
-/// Begins what is signed: a signature of a file is not a signature of anything else.
+/// Prefix of signed data: a signature of a file is not valid for anything else.
 const PURPOSE: &str = "sinew file 1 ";
-/// Beginning of addresses on the mesh, as it stands in JSON.
+/// Prefix of addresses on the mesh in JSON.
 const MESH_ADDRESS: &[u8] = b"\"artifact://";
-/// Characters of a name that stand in a path as they are.
+/// Characters of a name that are not escaped in a path.
 const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// A file that somebody may read until a moment.
+/// Permission to read a file until it expires.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct FileGrant {
-    /// Where it lies on the mesh.
+    /// Address on the mesh.
     #[serde(rename = "a")]
     pub(super) address: String,
-    /// Media type that its result names.
+    /// Media type that the result declares.
     #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
     pub(super) media_type: Option<String>,
-    /// Milliseconds since 1970 when it ends.
+    /// Expiry in milliseconds since 1970.
     #[serde(rename = "e")]
     pub(super) ends_at: u64,
 }
 
-/// Makes addresses of files for the client of one request.
+/// Creates file addresses for the client of one request.
 #[derive(Clone)]
 pub(crate) struct FileLinks {
     signer: Arc<GatewaySigner>,
-    /// Address of the gateway, as that client has it.
+    /// Address of the gateway as seen by that client.
     base: Arc<str>,
 }
 
@@ -52,7 +52,7 @@ impl FileLinks {
         Self { signer, base: base.into() }
     }
 
-    /// The result with addresses of this gateway in the place of those of the mesh.
+    /// Replaces addresses of the mesh in a result by addresses of this gateway.
     pub(crate) fn in_value(&self, value: Box<RawValue>) -> Box<RawValue> {
         match self.rewritten(value.get().as_bytes()) {
             Some(linked) => sinew_protocol::jsonrpc::raw(&linked),
@@ -60,7 +60,7 @@ impl FileLinks {
         }
     }
 
-    /// The same for an event.
+    /// Does the same for an event.
     pub(crate) fn in_event(&self, body: Bytes) -> Bytes {
         match self.rewritten(&body) {
             Some(linked) => serde_json::to_vec(&linked).map_or(body, Bytes::from),
@@ -68,7 +68,7 @@ impl FileLinks {
         }
     }
 
-    /// None for a result that names no file on the mesh, which most do not.
+    /// Returns `None` for a result that contains no file on the mesh, which is the usual case.
     fn rewritten(&self, json: &[u8]) -> Option<Value> {
         if !json.windows(MESH_ADDRESS.len()).any(|window| window == MESH_ADDRESS) {
             return None;
@@ -78,7 +78,7 @@ impl FileLinks {
         Some(value)
     }
 
-    /// Rewrites members `parts` of messages and artifacts; data of agents stays as it is.
+    /// Rewrites members `parts` of messages and artifacts; data of agents is unchanged.
     fn rewrite_parts(&self, value: &mut Value) {
         match value {
             Value::Array(items) => items.iter_mut().for_each(|item| self.rewrite_parts(item)),
@@ -107,11 +107,11 @@ impl FileLinks {
         part["url"] = self.link(&FileGrant { address: address.to_string(), media_type, ends_at }).into();
     }
 
-    /// The address of a file, with its name at the end for people.
+    /// Returns the address of a file, with its readable name at the end.
     fn link(&self, grant: &FileGrant) -> String {
         let name = grant.address.parse::<StoredAt>().map(|at| at.uri.artifact.name.to_string());
         let name = name.unwrap_or_default();
-        // Plain data with text keys can always be written.
+        // Plain data with string keys always serializes.
         let payload = BASE64URL_NOPAD.encode(&serde_json::to_vec(grant).unwrap_or_default());
         let signature = self.signer.sign(format!("{PURPOSE}{payload}").as_bytes());
         let signature = BASE64URL_NOPAD.encode(&signature);
@@ -119,7 +119,7 @@ impl FileLinks {
     }
 }
 
-/// The grant of an address, as long as it lasts. None for one that is forged, changed or over.
+/// Returns the grant of an address, or `None` if it is forged, modified or expired.
 pub(super) fn read_token(signer: &GatewaySigner, token: &str, now: u64) -> Option<FileGrant> {
     if token.len() > MAX_TOKEN_BYTES {
         return None;

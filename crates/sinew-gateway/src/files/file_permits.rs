@@ -1,4 +1,5 @@
-//! Places of files that are read from the mesh: files are held whole, so only some are on their way at once.
+//! Permits for files that are read from the mesh: files are held completely in memory, so their
+//! number is limited.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::http_error::HttpProblem;
 use crate::state::GatewayState;
 
-/// Waits for the place of a file. Fails if there is none in time.
+/// Waits for a permit for a file. Fails if none becomes available in time.
 pub(crate) async fn take_place(state: &GatewayState) -> Result<OwnedSemaphorePermit, HttpProblem> {
     let busy = |text: String| HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text);
     let place = Arc::clone(&state.file_permits).acquire_owned();
@@ -28,12 +29,12 @@ pub(crate) async fn take_place(state: &GatewayState) -> Result<OwnedSemaphorePer
     }
 }
 
-/// A body that keeps the place of its file until it was sent or given up: slow clients hold as many files as fast ones.
+/// A body that holds its file's permit until it was sent or dropped: slow clients count as well.
 pub(crate) fn held_body(bytes: Bytes, place: OwnedSemaphorePermit) -> Body {
     Body::new(HeldBody { bytes: Full::new(bytes), _place: place })
 }
 
-/// The bytes of a file, and its place.
+/// The content of a file, with its permit.
 struct HeldBody {
     bytes: Full<Bytes>,
     _place: OwnedSemaphorePermit,
@@ -54,7 +55,7 @@ impl HttpBody for HeldBody {
         self.bytes.is_end_stream()
     }
 
-    /// The size is known, so that answers tell it.
+    /// The size is known, so responses have a `Content-Length`.
     fn size_hint(&self) -> SizeHint {
         self.bytes.size_hint()
     }

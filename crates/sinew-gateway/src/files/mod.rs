@@ -1,7 +1,8 @@
-//! Files of tasks over HTTP: artifacts that lie on the mesh have addresses of this gateway.
+//! Task files over HTTP: artifacts stored on the mesh get addresses of this gateway.
 //!
-//! An address of the mesh says where bytes lie and never who may read them. What leaves the gateway is an address of its own,
-//! signed and with an end: whoever has it may read these bytes until then, without a key.
+//! An address of the mesh identifies bytes but grants no access. Clients get an address of the
+//! gateway instead, which is signed and expires: its holder can read these bytes until then without
+//! a key.
 
 mod byte_range;
 mod download;

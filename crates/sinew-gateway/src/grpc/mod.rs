@@ -1,6 +1,8 @@
-//! A2A's gRPC binding: messages of protobuf become the JSON of operations, and results become protobuf again.
+//! A2A's gRPC binding: protobuf messages become the JSON of operations, and results become
+//! protobuf.
 //!
-//! The path of a call names no agent, so the member `tenant` does: `agents/NAME` is the endpoint of one agent.
+//! The path of a call names no agent; the member `tenant` does: `agents/NAME` is the endpoint of
+//! one agent.
 
 mod operation_call;
 mod refusal;
@@ -11,7 +13,7 @@ pub(crate) use refusal::word_refusal;
 
 use axum::http::{HeaderMap, HeaderValue, header};
 
-/// Whether a message is one of gRPC.
+/// Returns whether a message uses gRPC.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     content_type

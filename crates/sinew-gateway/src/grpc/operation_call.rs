@@ -1,4 +1,4 @@
-//! One call of gRPC: its bytes become an operation, and what the operation gives becomes messages.
+//! One gRPC call: its bytes become an operation, and the operation's results become messages.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ impl OperationService {
         a2a_request::perform(&self.state, &self.caller, &self.parts, endpoint, call).await
     }
 
-    /// Takes the endpoint out of the member `tenant`.
+    /// Takes the endpoint from the member `tenant`.
     async fn endpoint(&self, params: &mut Value) -> Result<Endpoint, A2aError> {
         let tenant = params.get("tenant").and_then(Value::as_str).unwrap_or_default();
         let Some(name) = tenant.strip_prefix(AGENT_TENANT) else { return Ok(Endpoint::Mesh) };
@@ -140,7 +140,7 @@ struct OpenCall {
 }
 
 impl OpenCall {
-    /// The next message; `None` after the last. No message follows a status.
+    /// Returns the next message, or `None` after the last. No message follows a status.
     async fn next(&mut self) -> Option<Result<Bytes, Status>> {
         let item = tokio::select! {
             biased;
@@ -179,7 +179,7 @@ impl ServerStreamingService<Bytes> for OperationService {
     }
 }
 
-/// Messages as their bytes: the schema reads them.
+/// Passes messages as bytes, which the schema decodes.
 struct BytesCodec;
 
 impl Codec for BytesCodec {

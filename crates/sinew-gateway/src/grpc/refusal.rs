@@ -1,4 +1,4 @@
-//! Refusals of the guard in the form of gRPC: a client of gRPC reads no problem details.
+//! Rejections by the guard as gRPC statuses: gRPC clients do not read problem details.
 
 use axum::http::{StatusCode, header};
 use axum::response::Response;
@@ -9,12 +9,12 @@ use tonic::Code;
 use super::is_grpc;
 use super::status::with_details;
 
-/// Bytes of a problem that are read.
+/// Maximum size of problem details that are read.
 const MAX_PROBLEM_BYTES: usize = 64 << 10;
-/// Headers of a refusal that a client needs.
+/// Headers of a rejection that a client needs.
 const KEPT_HEADERS: [header::HeaderName; 2] = [header::RETRY_AFTER, header::WWW_AUTHENTICATE];
 
-/// Gives the refusal of a call of gRPC as a status; every other answer to it stays as it is.
+/// Converts the rejection of a gRPC call to a status; other responses are unchanged.
 pub(crate) async fn word_refusal(response: Response) -> Response {
     if is_grpc(response.headers()) {
         return response;

@@ -1,4 +1,4 @@
-//! Errors of A2A as statuses of gRPC, with the details of `google.rpc.Status`.
+//! A2A errors as gRPC statuses, with the details of `google.rpc.Status`.
 
 use serde_json::{Value, json};
 use sinew_protocol::a2a::A2aError;
@@ -7,10 +7,10 @@ use tonic::{Code, Status};
 use crate::a2a_schema::{encode_named, is_known};
 use crate::rest;
 
-/// Bytes of details; all headers of an answer together have to fit what clients read.
+/// Maximum size of details: clients limit the total size of response headers.
 const MAX_DETAIL_BYTES: usize = 4 << 10;
 
-/// The words of `google.rpc.Code`.
+/// Names of `google.rpc.Code`.
 const CODES: [(&str, Code); 10] = [
     ("INVALID_ARGUMENT", Code::InvalidArgument),
     ("NOT_FOUND", Code::NotFound),
@@ -24,7 +24,7 @@ const CODES: [(&str, Code); 10] = [
     ("OUT_OF_RANGE", Code::OutOfRange),
 ];
 
-/// The status that says the same as an error of A2A.
+/// Returns the status that corresponds to an A2A error.
 pub(super) fn status_of(error: &A2aError) -> Status {
     let Value::Object(mut worded) = rest::error_body(error, rest::status_of(error))["error"].take() else {
         return Status::internal("");
@@ -35,7 +35,7 @@ pub(super) fn status_of(error: &A2aError) -> Status {
     with_details(code, message, worded["details"].take())
 }
 
-/// A status with these typed details, in their form as JSON.
+/// Builds a status with these typed details, given as JSON.
 pub(super) fn with_details(code: Code, message: String, details: Value) -> Status {
     let Value::Array(mut details) = details else { return Status::new(code, message) };
     details.retain(|detail| {

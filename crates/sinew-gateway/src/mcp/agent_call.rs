@@ -1,4 +1,5 @@
-//! One call of an agent or workflow for a host: begins a task, waits for it, and asks the client what the task asks.
+//! One call of an agent or workflow for a host: starts a task, waits for it, and passes its
+//! questions to the client.
 
 use std::time::Duration;
 
@@ -29,13 +30,13 @@ use crate::operations::{
 
 /// How long a client that keeps tasks waits for a result instead.
 const TASK_GRACE: Duration = Duration::from_secs(1);
-/// Rounds of input that one call asks for.
+/// Maximum number of input rounds per call.
 const MAX_ROUNDS: u32 = 32;
-/// Bytes of a result in the store of artifacts that are put into the answer.
+/// Maximum size of a result in the artifact store that is embedded in the response.
 const MAX_FETCHED_RESULT: usize = 1 << 20;
-/// Bytes of a message id that a client chooses.
+/// Maximum length of a client's message id.
 const MAX_MESSAGE_ID: usize = 200;
-/// Sign between the id of a task and the round of its input, in the state that a client repeats.
+/// Separates a task's id from its input round in the state that a client repeats.
 const ROUND_SIGN: char = '~';
 
 /// A call of an agent or workflow.
@@ -45,43 +46,43 @@ pub(super) struct AgentCall {
     card: AgentCard,
     abilities: ClientAbilities,
     pub(super) message_id: String,
-    /// Id of the task, which follows from the message.
+    /// Id of the task, derived from the message.
     pub(super) task: String,
     progress: Option<ProgressToken>,
-    /// Least severity of messages that the client reads.
+    /// Minimum severity of messages that the client reads.
     log: Option<LogSeverity>,
     peer: Peer<RoleServer>,
 }
 
 /// Parts of a client's request that a call needs.
 pub(super) struct CallRequest {
-    /// Input of a new task, or words for the reason why there is none.
+    /// Input of a new task, or the reason why it is invalid.
     pub(super) input: Result<Value, String>,
     /// State that the client repeats; `None` for a new task.
     pub(super) state: Option<String>,
-    /// Answers to what the call asked.
+    /// Responses to the call's questions.
     pub(super) responses: Option<InputResponses>,
 }
 
 /// Outcome of a call.
 pub(super) enum CallOutcome {
-    /// The agent answered with a message instead of a task.
+    /// The agent responded with a message instead of a task.
     Message(Box<Message>),
-    /// The task has ended, or waits for something that this client does not give.
+    /// The task has ended, or waits for input that this client does not provide.
     Task(Box<Task>, AskedInput),
-    /// The task goes on, and the client keeps it.
+    /// The task is running, and the client keeps it.
     Begun(CreateTaskResult),
-    /// The client repeats the call with this input.
+    /// The client has to repeat the call with this input.
     InputRequired(InputRequiredResult),
-    /// The input cannot be one of the agent.
+    /// The input is not valid for the agent.
     BadInput(String),
 }
 
 /// Reason why a call has no outcome.
 pub(super) enum CallError {
-    /// The operation was refused.
+    /// The operation was rejected.
     Refused(A2aError),
-    /// The request breaks the protocol.
+    /// The request violates the protocol.
     Protocol(ErrorData),
 }
 
@@ -91,31 +92,32 @@ impl From<A2aError> for CallError {
     }
 }
 
-/// A task that goes no further by itself, or a message instead of a task.
+/// A task that waits for input or has ended, or a message instead of a task.
 enum SettledCall {
     Task(Box<Task>),
     Message(Box<Message>),
 }
 
-/// Beginning of a task whose progress is told.
+/// A started task whose progress is reported.
 enum BegunTask {
     Events(TaskStream),
-    /// The agent answered with a message instead of a task.
+    /// The agent responded with a message instead of a task.
     Message(Box<Message>),
 }
 
-/// Effect of the answers that a client gave.
+/// Effect of a client's responses.
 enum GivenEffect {
-    /// No answer is to something that is asked.
+    /// No response matches an open question.
     Nothing,
-    /// The user has put the forms away.
+    /// The user dismissed the forms.
     Declined,
-    /// The task goes on, up to here.
+    /// The task continued, up to this state.
     Settled(SettledCall),
 }
 
 impl AgentCall {
-    /// A call of this agent. Fails for a client that lacks what the agent's offer needs.
+    /// Creates a call of this agent. Fails for a client that lacks a capability which the agent's
+    /// offer needs.
     pub(super) fn new(
         operations: &A2aOperations,
         call: OperationCall,
@@ -148,7 +150,7 @@ impl AgentCall {
         })
     }
 
-    /// The same call for a request that never becomes a task.
+    /// Returns the call for a request that never becomes a task.
     pub(super) fn without_tasks(mut self) -> Self {
         self.abilities.keeps_tasks = false;
         self
@@ -185,7 +187,7 @@ impl AgentCall {
                 }
             }
             let requests = requests_of(&self.card.name, &asked, self.abilities);
-            // Questions of an agent before it begins to work come before there is a task to keep.
+            // An agent's initial questions come before there is a task to keep.
             let asks_first = is_new && !self.is_workflow() || state.is_some();
             if self.abilities.keeps_tasks && (requests.is_empty() || !asks_first) {
                 let begun = begun_at(&self.operations, &self.call, &task).await;
@@ -212,7 +214,7 @@ impl AgentCall {
         }
     }
 
-    /// Begins the task, and waits until it goes no further by itself.
+    /// Starts the task, and waits until it needs input or has ended.
     async fn begin(&self, input: &Value) -> Result<SettledCall, A2aError> {
         if self.abilities.keeps_tasks {
             return self.begin_task(input).await;
@@ -239,7 +241,8 @@ impl AgentCall {
                 }
                 StreamResponse::Task(task) if is_settled(task.status.state) => break,
                 StreamResponse::StatusUpdate(update) if is_settled(update.status.state) => {
-                    // One node may ask while others go on: the task itself says whether it waits.
+                    // One node may ask while others are running: only the task's state shows
+                    // whether it waits.
                     let (_, task) = self.operations.find_task(&self.call, &self.task).await?;
                     if is_settled(task.status.state) {
                         break;
@@ -256,7 +259,8 @@ impl AgentCall {
         Ok(SettledCall::Task(Box::new(task)))
     }
 
-    /// Begins the task and gives its events: of a workflow from the first one, of an agent from now on.
+    /// Starts the task and returns its events: of a workflow from the first one, of an agent from
+    /// now on.
     async fn begin_events(&self, input: &Value) -> Result<BegunTask, A2aError> {
         let reply = if self.is_workflow() {
             if let SettledCall::Message(message) = self.send(input, true).await? {
@@ -280,11 +284,12 @@ impl AgentCall {
         card::kind(&self.card) == AgentKind::Workflow
     }
 
-    /// Begins a task for a client that keeps tasks, and waits for its end only a moment.
+    /// Starts a task for a client that keeps tasks, and waits only briefly for its end.
     async fn begin_task(&self, input: &Value) -> Result<SettledCall, A2aError> {
         let begun = self.send(input, true).await?;
         let goes_on = matches!(&begun, SettledCall::Task(task) if !is_settled(task.status.state));
-        // The same message is the same execution, so a second one waits for it. An agent would begin anew.
+        // The same message starts the same execution, so a second one waits for it. An agent would
+        // start again.
         if !goes_on || !self.is_workflow() {
             return Ok(begun);
         }
@@ -298,7 +303,7 @@ impl AgentCall {
         }
         let Some(token) = self.progress.clone() else { return };
         let told = ProgressNotificationParam::new(token, f64::from(count)).with_message(news.text);
-        // A client that went away needs no progress.
+        // A disconnected client needs no progress.
         let _ = self.peer.notify_progress(told).await;
     }
 
@@ -327,8 +332,8 @@ impl AgentCall {
         })
     }
 
-    /// Goes on with a task that asked for input. The id comes back from the client, so it is only a name: whether this caller
-    /// has the task is asked as for any other.
+    /// Resumes a task that requested input. The id comes from the client and grants no access: the
+    /// caller's access to the task is checked as usual.
     async fn resume(&self, state: &str) -> Result<(SettledCall, u32), CallError> {
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let read = state.rsplit_once(ROUND_SIGN).filter(|(_, round)| is_number(round));
@@ -344,12 +349,12 @@ impl AgentCall {
         if is_settled(task.status.state) || self.abilities.keeps_tasks {
             return Ok((SettledCall::Task(Box::new(task)), round));
         }
-        // Another person has answered meanwhile.
+        // Another person has answered in the meantime.
         let task = self.operations.settled_task(&self.call, &task.id.0).await?;
         Ok((SettledCall::Task(Box::new(task)), round))
     }
 
-    /// Gives a task the answers of a client, and waits until it goes no further by itself.
+    /// Sends a client's responses to a task, and waits until it needs input or has ended.
     async fn give(
         &self,
         task: &Task,
@@ -374,7 +379,8 @@ impl AgentCall {
         }
     }
 
-    /// Asks the user of an older client, and gives the task as it is after the answer. `None` if there is no answer.
+    /// Asks the user of an older client, and returns the task after the answer. Returns `None`
+    /// without an answer.
     async fn ask_question(
         &self,
         task: &Task,
@@ -391,14 +397,14 @@ impl AgentCall {
                 };
                 self.operations.answer_question(&self.call, id, answer).await?;
             }
-            // Another person has decided, or the time of the call is over.
+            // Another person has decided, or the call has timed out.
             closed = closed => closed?,
         }
         self.operations.settled_task(&self.call, id).await.map(|task| Some(SettledCall::Task(Box::new(task))))
     }
 
-    /// Asks an older client what an agent asks, one by one, and gives the task as it is after the answers. `None` if there is
-    /// no answer.
+    /// Passes an agent's questions to an older client, one by one, and returns the task after the
+    /// answers. Returns `None` without an answer.
     async fn ask_requests(
         &self,
         task: &Task,
@@ -410,7 +416,7 @@ impl AgentCall {
             let Some(request) = server_request(request) else { continue };
             let answer =
                 tokio::time::timeout(self.operations.blocking_timeout(), self.peer.send_request(request));
-            // A client that refuses gives no answer to this one.
+            // A client that rejects the request provides no answer to it.
             let answer = answer.await.ok().and_then(Result::ok);
             if let Some(answer) = answer.and_then(|answer| serde_json::to_value(answer).ok()) {
                 responses.insert(key, answer);
@@ -423,7 +429,7 @@ impl AgentCall {
     }
 }
 
-/// A request as older clients hear it, while the call waits.
+/// Converts a request for older clients, which receive it while the call waits.
 fn server_request(request: InputRequest) -> Option<ServerRequest> {
     Some(match request {
         InputRequest::Elicitation(request) => {
@@ -448,14 +454,14 @@ fn malformed(text: &str) -> ErrorData {
     coded_error(ErrorCode::INVALID_PARAMS, code::GATEWAY_MESSAGE_MALFORMED.as_str(), text, false)
 }
 
-/// When a task began, as A2A writes moments; its last change if nobody knows.
+/// Returns when a task started, as an A2A timestamp; its last change if that is unknown.
 pub(super) async fn begun_at(operations: &A2aOperations, call: &OperationCall, task: &Task) -> String {
     let begun = operations.begun_at(call, &task.id.0).await.ok().flatten();
     let begun = begun.and_then(|at| i64::try_from(at).ok()).map(format_timestamp);
     begun.or_else(|| task.status.timestamp.clone()).unwrap_or_else(|| format_timestamp(0))
 }
 
-/// Puts JSON results that lie in the store of artifacts into the task.
+/// Embeds JSON results of the artifact store in the task.
 pub(super) async fn fetch_results(operations: &A2aOperations, task: &mut Task) {
     let parts = task.artifacts.iter_mut().flatten().flat_map(|artifact| &mut artifact.parts);
     for part in parts.filter(|part| part.media_type.as_deref() == Some("application/json")) {

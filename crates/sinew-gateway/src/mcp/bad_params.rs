@@ -1,6 +1,7 @@
-//! Parameters that a method of the protocol does not take.
+//! Errors for invalid parameters of a method.
 //!
-//! `rmcp` reads such a request as one of an unknown method, and would answer that the method does not exist.
+//! `rmcp` parses such a request as one of an unknown method, and would respond that the method does
+//! not exist.
 
 #![expect(deprecated, reason = "clients of today set the level of logs")]
 
@@ -17,12 +18,12 @@ use sinew_protocol::code;
 use super::tool_result::coded_error;
 use crate::operations::short;
 
-/// Methods that the protocol has no more since 2026-07-28.
+/// Methods removed in MCP 2026-07-28.
 const REMOVED_METHODS: [&str; 5] =
     ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
 
-/// The refusal of a request of this method whose parameters `rmcp` did not understand. `None` for a method that this version of
-/// the protocol does not have.
+/// Returns the error for a request of this method whose parameters `rmcp` could not parse, or
+/// `None` for a method that this version of the protocol does not define.
 pub(super) fn refused_params(
     version: Option<&ProtocolVersion>,
     method: &str,
@@ -56,7 +57,7 @@ pub(super) fn refused_params(
     Some(coded_error(ErrorCode::INVALID_PARAMS, code::GATEWAY_MESSAGE_MALFORMED.as_str(), &text, false))
 }
 
-/// Why parameters are not of this type; `None` if they are.
+/// Returns why parameters do not match this type, or `None` if they match.
 fn reason<P: DeserializeOwned>(params: Option<&Value>) -> Option<String> {
     let params = params.cloned().unwrap_or_else(|| json!({}));
     serde_json::from_value::<P>(params).err().map(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! Abilities of a client, as it declares them.
+//! Declared capabilities of a client.
 
 #![expect(deprecated, reason = "clients of today lend their models, name folders and read logs")]
 
@@ -10,19 +10,19 @@ use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde_json::Value;
 use sinew_protocol::mcp_offer::{ClientAbility, McpOffer, TaskSupport};
 
-/// Abilities of a client that decide how a call is answered.
+/// Client capabilities that determine how a call is answered.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own in the protocol")]
 pub(super) struct ClientAbilities {
-    /// Its user fills forms.
+    /// Its user fills in forms (elicitation).
     pub(super) elicits: bool,
-    /// It lends its language model.
+    /// It provides its language model (sampling).
     pub(super) samples: bool,
-    /// It names the folders of its user.
+    /// It lists its user's folders (roots).
     pub(super) lists_roots: bool,
-    /// It keeps tasks and asks for them.
+    /// It keeps tasks and polls them.
     pub(super) keeps_tasks: bool,
-    /// It repeats a call with the answers of its user; older ones are asked while the call waits.
+    /// It repeats a call with its user's answers; older clients are asked while the call waits.
     pub(super) repeats_with_answers: bool,
 }
 
@@ -41,7 +41,8 @@ impl ClientAbilities {
         }
     }
 
-    /// Whether the client does what a request asks. Addresses that an agent wants a user to open are never passed on.
+    /// Returns whether the client supports a request. Requests to open an agent's address are never
+    /// passed on.
     pub(super) fn does(self, request: &InputRequest) -> bool {
         match request {
             InputRequest::Elicitation(request) => {
@@ -61,7 +62,7 @@ impl ClientAbilities {
         }
     }
 
-    /// Refuses a client without the abilities that an offer needs.
+    /// Rejects a client without the capabilities that an offer needs.
     pub(super) fn check(self, offer: &McpOffer) -> Result<(), ErrorData> {
         let mut missing = ClientCapabilities::default();
         for ability in offer.needs.iter().filter(|ability| !self.has(**ability)) {
@@ -83,7 +84,7 @@ impl ClientAbilities {
     }
 }
 
-/// Whether a client's answer is one to this request.
+/// Returns whether a client's response matches this request.
 pub(super) fn is_answer_to(request: &InputRequest, answer: &Value) -> bool {
     use serde::Deserialize as _;
     match request {
@@ -94,7 +95,7 @@ pub(super) fn is_answer_to(request: &InputRequest, answer: &Value) -> bool {
     }
 }
 
-/// Severity of a message, and the least severity that a client reads.
+/// Severity of a message, and the minimum severity that a client reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum LogSeverity {
     Debug,
@@ -108,7 +109,7 @@ pub(super) enum LogSeverity {
 }
 
 impl LogSeverity {
-    /// The least severity that a request asks for.
+    /// Returns the minimum severity that a request asks for.
     pub(super) fn of_request(context: &RequestContext<RoleServer>) -> Option<Self> {
         context.meta.log_level().map(Self::from)
     }
@@ -142,9 +143,9 @@ impl From<LoggingLevel> for LogSeverity {
     }
 }
 
-/// Tells a client what an agent says about its work.
+/// Sends an agent's log message to a client.
 pub(super) async fn tell_log(peer: &Peer<RoleServer>, agent: &str, severity: LogSeverity, text: &str) {
     let message = LoggingMessageNotificationParam::new(severity.level(), text.into()).with_logger(agent);
-    // A client that went away reads no logs.
+    // A disconnected client reads no logs.
     let _ = peer.notify_logging_message(message).await;
 }

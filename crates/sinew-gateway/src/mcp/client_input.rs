@@ -1,4 +1,5 @@
-//! Input that tasks wait for, as requests to a client, and the client's answers as answers to the tasks.
+//! Input that tasks wait for as requests to a client, and the client's responses as answers to the
+//! tasks.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +13,21 @@ use super::client_abilities::{ClientAbilities, is_answer_to};
 use super::question_form::{answers_of, forms_of, key_of};
 use crate::operations::{AgentAnswer, AskedInput, QuestionAnswer, short};
 
-/// Requests of one agent that are passed on at once.
+/// Maximum number of an agent's requests that are passed on together.
 const MAX_REQUESTS: usize = 32;
-/// Bytes of one request.
+/// Maximum size of one request.
 const MAX_REQUEST_BYTES: usize = 64 << 10;
-/// Characters of a question.
+/// Maximum length of a question.
 const MAX_PROMPT: usize = 4_000;
-/// Key and field of a question in an agent's own words.
+/// Key and field of a plain-text question.
 const WORDS: &str = "answer";
 
-/// Answers of a client to what a task asks.
+/// A client's responses to the questions of a task.
 #[derive(Debug, PartialEq)]
 pub(super) enum GivenInput {
-    /// No answer is to something that is asked.
+    /// No response matches an open question.
     Nothing,
-    /// The user has put the forms away.
+    /// The user dismissed the forms.
     Declined,
     /// Decisions for a workflow.
     Decisions(Vec<QuestionAnswer>),
@@ -34,7 +35,7 @@ pub(super) enum GivenInput {
     Answer(AgentAnswer),
 }
 
-/// The requests to a client for what a task asks, as far as the client does them.
+/// Returns the requests to a client for a task's questions, as far as the client supports them.
 pub(super) fn requests_of(agent: &str, asked: &AskedInput, abilities: ClientAbilities) -> InputRequests {
     match asked {
         AskedInput::Questions(questions) if abilities.elicits => forms_of(agent, questions),
@@ -51,8 +52,7 @@ pub(super) fn requests_of(agent: &str, asked: &AskedInput, abilities: ClientAbil
     }
 }
 
-/// The answers that a client gives, as far as they are to something that is asked. Other keys and unreadable answers say
-/// nothing.
+/// Returns a client's responses to open questions. Other keys and unreadable responses are ignored.
 pub(super) fn given_input(asked: &AskedInput, responses: &InputResponses) -> GivenInput {
     match asked {
         AskedInput::Nothing => GivenInput::Nothing,
@@ -85,7 +85,7 @@ pub(super) fn given_input(asked: &AskedInput, responses: &InputResponses) -> Giv
                 let request = serde_json::from_value::<InputRequest>(request.clone()).ok()?;
                 is_answer_to(&request, answer).then(|| (key.clone(), answer.clone()))
             };
-            // A form that was put away is an answer too: the agent goes on without it.
+            // A dismissed form is an answer too: the agent continues without it.
             let answers: Map<String, Value> = requests.iter().filter_map(answer).collect();
             if answers.is_empty() {
                 return GivenInput::Nothing;
@@ -95,7 +95,8 @@ pub(super) fn given_input(asked: &AskedInput, responses: &InputResponses) -> Giv
     }
 }
 
-/// A request of an agent. The user sees which agent asks. `None` for anything that is not a request to clients.
+/// Parses a request of an agent. The user sees which agent asks. Returns `None` if it is not a
+/// request to clients.
 fn request_of(agent: &str, request: &Value) -> Option<InputRequest> {
     if request.to_string().len() > MAX_REQUEST_BYTES {
         return None;

@@ -1,4 +1,4 @@
-//! The server of the protocol: lists, calls, resources and tasks of one client.
+//! The MCP server: lists, calls, resources and tasks of one client.
 
 #![expect(deprecated, reason = "clients of today set the level of logs")]
 
@@ -54,36 +54,36 @@ use super::{MESSAGE_ID_META, TASK_META};
 use crate::access::CallerIdentity;
 use crate::operations::{A2aOperations, Endpoint, OperationCall, OperationReply, short};
 
-/// Changes of the mesh that come together are told together.
+/// Changes of the mesh within this time are reported together.
 const GATHER: Duration = Duration::from_millis(200);
-/// Entries on a page of a list.
+/// Page size of lists.
 const ENTRIES_PER_PAGE: usize = 500;
-/// Milliseconds for which clients may keep a list.
+/// Milliseconds for which clients may cache a list.
 const LIST_TTL_MS: u64 = 5_000;
-/// Resources that one client watches at once.
+/// Maximum number of resource subscriptions per client.
 const MAX_WATCHED: usize = 64;
-/// Bytes of an artifact that a client may read.
+/// Maximum size of an artifact that a client can read.
 const MAX_RESOURCE_BYTES: usize = 1 << 20;
-/// Time between two tries to cancel a task that is only just begun.
+/// Delay between attempts to cancel a task that has just started.
 const CANCEL_PAUSE: Duration = Duration::from_millis(200);
-/// Tries to cancel a task.
+/// Maximum number of attempts to cancel a task.
 const CANCEL_TRIES: u32 = 25;
 
-/// State that the servers of all clients share.
+/// State shared by the servers of all clients.
 #[derive(Debug)]
 pub(crate) struct McpShared {
     operations: A2aOperations,
-    /// Caller of requests that come over pipes; `None` where each request has its own.
+    /// Caller of requests over pipes; `None` if each request has its own.
     pipe_caller: Option<CallerIdentity>,
-    /// End what is open when the gateway drains.
+    /// Ends open streams and calls when the gateway drains.
     drain: DrainTokens,
-    /// The offers that clients were last told of.
+    /// The most recently reported offers.
     offers: watch::Receiver<OfferLists>,
     _follower: AbortOnDropHandle<()>,
 }
 
 impl McpShared {
-    /// The state for these operations. It follows the cards of the mesh until it is dropped.
+    /// Creates the state, which follows the cards of the mesh until it is dropped.
     pub(crate) fn new(
         operations: A2aOperations,
         pipe_caller: Option<CallerIdentity>,
@@ -107,13 +107,13 @@ impl McpShared {
         Self { operations, pipe_caller, drain, offers, _follower: AbortOnDropHandle::new(follower) }
     }
 
-    /// Tokens that end what is open when the gateway drains.
+    /// Returns the tokens that end open streams and calls when the gateway drains.
     pub(super) fn drain(&self) -> &DrainTokens {
         &self.drain
     }
 }
 
-/// The resources that a client watches, by address. Dropping an entry ends its watch.
+/// Resource subscriptions of a client, by address. Dropping an entry ends its subscription.
 type WatchedResources = Mutex<HashMap<String, AbortOnDropHandle<()>>>;
 
 /// The server of one client.
@@ -121,12 +121,12 @@ type WatchedResources = Mutex<HashMap<String, AbortOnDropHandle<()>>>;
 pub(crate) struct McpHandler {
     shared: Arc<McpShared>,
     calls: OpenCalls,
-    /// Whether this client is told of changed lists already, however often it says that it has begun.
+    /// Whether this client is already notified of changed lists; `initialized` may be repeated.
     is_told: Arc<AtomicBool>,
-    /// Least severity of messages that the client reads; `None` until it says so.
+    /// Minimum severity of messages that the client reads; `None` until it sets one.
     log: Arc<Mutex<Option<LogSeverity>>>,
     watched: Arc<WatchedResources>,
-    /// Fires when the client has gone.
+    /// Cancelled when the client has disconnected.
     gone: CancellationToken,
     _gone_guard: Arc<DropGuard>,
 }
@@ -146,7 +146,7 @@ impl McpHandler {
         }
     }
 
-    /// The caller that the guard at the door found, or the one of the pipes.
+    /// Returns the caller that the guard identified, or the one of the pipes.
     fn caller<'a>(
         &'a self,
         context: &'a RequestContext<RoleServer>,
@@ -159,12 +159,12 @@ impl McpHandler {
         })
     }
 
-    /// The operations on what the caller of a request may see.
+    /// Returns the operations on what the caller of a request may see.
     fn operations(&self, context: &RequestContext<RoleServer>) -> Result<A2aOperations, ErrorData> {
         Ok(self.shared.operations.limited_to(self.caller(context)?))
     }
 
-    /// The call of an operation for a request.
+    /// Builds an operation call for a request.
     fn operation_call(&self, context: &RequestContext<RoleServer>) -> Result<OperationCall, ErrorData> {
         let caller = self.caller(context)?;
         let trace = context.meta.0.get_traceparent().and_then(|text| text.parse::<TraceParent>().ok());
@@ -191,7 +191,7 @@ impl McpHandler {
         let call = self.operation_call(context).map_err(CallError::Protocol)?;
         let is_tool = McpOffer::of(&card).kind == OfferKind::Tool;
         let call = AgentCall::new(operations, call, card, log, context).map_err(CallError::Protocol)?;
-        // Only calls of tools become tasks.
+        // Only tool calls become tasks.
         let call = if is_tool { call } else { call.without_tasks() };
         let task = match request.state.as_deref().and_then(|state| state.rsplit_once('~')) {
             Some((task, _)) => task.to_owned(),
@@ -204,7 +204,7 @@ impl McpHandler {
         tokio::select! {
             biased;
             outcome = Box::pin(call.answer(request)) => outcome,
-            // The client says that it cancels, or it has gone. Only a word cancels the task.
+            // The client cancelled or disconnected. Only an explicit cancellation cancels the task.
             () = context.ct.cancelled() => {
                 entry.leave();
                 Err(CallError::Protocol(ErrorData::internal_error("the request was cancelled", None)))
@@ -234,7 +234,7 @@ impl McpHandler {
         Ok(ResourceContents::text(text, uri).with_mime_type("application/json"))
     }
 
-    /// A page of the caller's tasks, and the cursor of the next one.
+    /// Returns a page of the caller's tasks, and the cursor of the next one.
     async fn task_page(
         &self,
         cursor: Option<String>,
@@ -253,7 +253,7 @@ impl McpHandler {
         Ok((page.tasks, Some(page.next_page_token).filter(|token| !token.is_empty())))
     }
 
-    /// Reads a resource of an agent: the agent is called with the variables of the address.
+    /// Reads an agent's resource: calls the agent with the variables of the address.
     async fn read_offered(
         &self,
         operations: &A2aOperations,
@@ -295,7 +295,7 @@ impl McpHandler {
     }
 }
 
-/// The entries of a page, and the cursor of the next one. The entries are sorted by name.
+/// Returns a page of entries, sorted by name, and the cursor of the next one.
 fn page_of<T>(
     entries: Vec<T>,
     request: Option<PaginatedRequestParams>,
@@ -309,7 +309,7 @@ fn page_of<T>(
     (page, next)
 }
 
-/// Error of a call whose gateway stops before the task ends. The client goes on at another gateway with the ids in it.
+/// Error of a call interrupted by a shutdown; its ids let the client continue elsewhere.
 fn gateway_stops(task: &str, message_id: &str) -> ErrorData {
     let text = format!(
         "the gateway is shutting down and the task {task:?} continues; repeat the call with the same {MESSAGE_ID_META:?}, or read {}",
@@ -404,7 +404,7 @@ impl ServerHandler for McpHandler {
         match self.call_agent(&operations, card, request, &context).await {
             Ok(CallOutcome::Message(message)) => Ok(result_of_message(&message).into()),
             Ok(CallOutcome::Task(mut task, asked)) => {
-                // A result in the store of artifacts is put into the answer, if it is not too large.
+                // A result in the artifact store is embedded unless it is too large.
                 fetch_results(&operations, &mut task).await;
                 Ok(result_of_task(&task, &asked).into())
             }
@@ -464,7 +464,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         if ClientAbilities::of(&context).repeats_with_answers {
-            // Each request says for itself what it reads since 2026-07-28.
+            // Since 2026-07-28 each request declares its own level.
             return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "logging/setLevel", None));
         }
         *self.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(request.level.into());
@@ -519,7 +519,7 @@ impl ServerHandler for McpHandler {
         };
         for _ in 0..CANCEL_TRIES {
             match Self::cancel(&open.operations, &open.call, &open.task).await {
-                // The start may still be on its way.
+                // The start may still be in progress.
                 Err(error) if error.code == A2aErrorCode::TaskNotFound => {
                     tokio::time::sleep(CANCEL_PAUSE).await;
                 }
@@ -552,7 +552,7 @@ impl ServerHandler for McpHandler {
         let (operations, call) = (self.operations(request)?, self.operation_call(request)?);
         tokio::select! {
             () = serve_subscription(context, &operations, &call, self.shared.offers.clone()) => {}
-            // A subscription is not waited for: it would only hold the gateway up.
+            // Subscriptions do not delay the shutdown of the gateway.
             () = self.shared.drain.idle.cancelled() => {}
         }
         Ok(())
@@ -607,7 +607,7 @@ impl ServerHandler for McpHandler {
     ) -> Result<ListResourcesResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
         let mut resources = match cursor {
-            // Resources of agents stand on the first page.
+            // Resources of agents are on the first page.
             None => OfferLists::of(&self.operations(&context)?).resources,
             Some(_) => Vec::new(),
         };
@@ -690,7 +690,7 @@ impl ServerHandler for McpHandler {
         let (operations, call) = (self.operations(&context)?, self.operation_call(&context)?);
         let cancelled = Self::cancel(&operations, &call, &request.task_id).await;
         match cancelled {
-            // A task that has ended stays as it is.
+            // A task that has ended is unchanged.
             Err(error) if error.code != A2aErrorCode::TaskNotCancelable => Err(error_of(&error)),
             _ => Ok(()),
         }

@@ -1,7 +1,7 @@
-//! `/mcp`: the protocol over streamable HTTP.
+//! `/mcp`: MCP over streamable HTTP.
 //!
-//! Clients of 2026-07-28 need no session. Those of earlier versions have one in this gateway; when it is gone they begin
-//! another one, at any gateway, and their tasks are still there.
+//! Clients of 2026-07-28 need no session. Those of earlier versions have a session at this gateway;
+//! if it is lost, they start another one at any gateway, and their tasks still exist.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -35,39 +35,39 @@ use crate::operations::short;
 use crate::options::{GatewayLimits, GatewayOptions};
 use crate::request_body::{BodyError, is_json, read_body};
 
-/// Header with the session of an earlier client.
+/// Header with the session of an older client.
 const SESSION_HEADER: &str = "mcp-session-id";
-/// Method that begins a session.
+/// Method that starts a session.
 const BEGIN_SESSION: &str = "initialize";
-/// Time that a session without requests outlives the longest call.
+/// Additional lifetime of an idle session after the longest call.
 const SESSION_RESERVE: Duration = Duration::from_mins(5);
-/// Header with the version of the protocol.
+/// Header with the protocol version.
 const VERSION_HEADER: &str = "mcp-protocol-version";
-/// Header with the last event that a client has of a stream.
+/// Header with the last event of a stream that a client has.
 const LAST_EVENT_HEADER: &str = "last-event-id";
-/// JSON-RPC's code for what is not JSON.
+/// JSON-RPC error code for invalid JSON.
 const PARSE_ERROR: i32 = -32_700;
-/// JSON-RPC's code for JSON that is not a message.
+/// JSON-RPC error code for JSON that is not a message.
 const INVALID_REQUEST: i32 = -32_600;
 
-/// The endpoint of the protocol at a gateway.
+/// A gateway's MCP endpoint.
 pub(crate) struct McpEndpoint {
     service: StreamableHttpService<McpHandler, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
-    /// Caller who began each session: the id of a session alone opens it to nobody else.
+    /// Caller who started each session: the session id alone grants no access.
     owners: moka::sync::Cache<String, Token>,
-    /// Sessions that callers are about to begin, so that those of many requests at once count too.
+    /// Sessions that are being started, so that concurrent requests count against the limit.
     beginning: Arc<Mutex<HashMap<Token, usize>>>,
     most_per_caller: usize,
     limits: GatewayLimits,
-    /// Streams that are open at the gateway.
+    /// Permits for the gateway's open streams.
     streams: Arc<Semaphore>,
-    /// Fires when the gateway drains.
+    /// Cancelled when the gateway drains.
     idle: CancellationToken,
     _ended: DropGuard,
 }
 
-/// The method of a message; the rest is not read here.
+/// The method of a message; other members are not parsed here.
 #[derive(Deserialize)]
 struct MethodMember<'a> {
     #[serde(borrow, default)]
@@ -75,16 +75,17 @@ struct MethodMember<'a> {
 }
 
 impl McpEndpoint {
-    /// The endpoint. When the gateway drains, streams that wait for news end, and calls go on.
+    /// Creates the endpoint. When the gateway drains, streams that wait for changes end, and calls
+    /// continue.
     pub(crate) fn new(shared: McpShared, options: &GatewayOptions, streams: Arc<Semaphore>) -> Self {
         let idle = shared.drain().idle.clone();
         let (shared, limits) = (Arc::new(shared), &options.limits);
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(limits.blocking + SESSION_RESERVE);
         let sessions = Arc::new(sessions);
-        // This token ends calls too, so it fires only with the endpoint.
+        // This token ends calls too, so it is cancelled only with the endpoint.
         let ended = CancellationToken::new();
-        // The guard at the door has checked Host and Origin, with the names of this gateway.
+        // The guard has checked Host and Origin against the names of this gateway.
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .disable_allowed_origins()
@@ -93,10 +94,10 @@ impl McpEndpoint {
             .with_cancellation_token(ended.clone());
         let handler = move || Ok(McpHandler::new(Arc::clone(&shared)));
         let service = StreamableHttpService::new(handler, Arc::clone(&sessions), config);
-        // An owner is forgotten after its session, which ends earlier without requests.
+        // An owner entry outlives its session, which ends earlier without requests.
         let owners =
             moka::sync::Cache::builder().time_to_idle(2 * (limits.blocking + SESSION_RESERVE)).build();
-        // Where nobody has credentials, everybody is one caller.
+        // Without credentials, all clients are one caller.
         let most_per_caller =
             if options.access.is_required { limits.sessions_per_caller } else { limits.sessions };
         let beginning = Arc::default();
@@ -152,10 +153,11 @@ impl McpEndpoint {
         }
         let is_first = session.is_none();
         let sent = body.clone();
-        // The standalone stream of a session waits for news only; an id with a slash is one of the stream of a call.
+        // A session's standalone stream only waits for changes; an id with a slash belongs to the
+        // stream of a call.
         let last_event = parts.headers.get(LAST_EVENT_HEADER).map(HeaderValue::as_bytes);
         let is_idle = parts.method == Method::GET && !last_event.is_some_and(|id| id.contains(&b'/'));
-        // Taken before the work begins: any answer may be a stream.
+        // Acquired before the work starts, because any response may be a stream.
         let Ok(permit) = Arc::clone(&self.streams).try_acquire_owned() else {
             return busy("the gateway has reached its limit of open streams; retry later");
         };
@@ -193,7 +195,7 @@ impl McpEndpoint {
         Response::from_parts(parts, Body::from_stream(news))
     }
 
-    /// Place of a session that a caller begins, or the refusal of one too many.
+    /// Reserves a session for a caller, or rejects it if the limit is reached.
     async fn place_of_session(&self, caller: Option<&Token>) -> Result<Option<SessionPermit>, Box<Response>> {
         let open = self.sessions.sessions.read().await;
         if open.len() >= self.limits.sessions {
@@ -220,12 +222,13 @@ impl McpEndpoint {
     }
 }
 
-/// A refusal of `rmcp`, which is plain text, in the form of the gateway. `sent` is the body of the request.
+/// Converts a plain-text error of `rmcp` to the gateway's format. `sent` is the body of the
+/// request.
 async fn reworded_refusal(sent: &Bytes, parts: Parts, refusal: Body) -> Response {
     let text = refusal.collect().await.map(Collected::to_bytes).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let reason = parts.status.canonical_reason().unwrap_or_default();
-    // The refusal of a media type begins with the words of the status, that of a message does not.
+    // The error for a media type begins with the status text, unlike that for a message.
     if parts.status == StatusCode::UNSUPPORTED_MEDIA_TYPE && !text.starts_with(reason) {
         let id = serde_json::from_slice::<IdMember>(sent).ok().map(|member| member.id);
         let id = id.filter(|id| id.is_string() || id.is_number()).unwrap_or_default();
@@ -247,14 +250,14 @@ async fn reworded_refusal(sent: &Bytes, parts: Parts, refusal: Body) -> Response
     response
 }
 
-/// The id of a message; the rest is not read here.
+/// The id of a message; other members are not parsed here.
 #[derive(Deserialize)]
 struct IdMember {
     #[serde(default)]
     id: Value,
 }
 
-/// Place of a session that its caller is about to begin.
+/// Reservation of a session that its caller is starting.
 struct SessionPermit {
     beginning: Arc<Mutex<HashMap<Token, usize>>>,
     caller: Token,
@@ -262,7 +265,7 @@ struct SessionPermit {
 }
 
 impl SessionPermit {
-    /// Gives the place back while nobody counts, once the session counts by itself.
+    /// Releases the reservation under the lock, after the session itself counts.
     fn give_back(mut self, counts: impl FnOnce()) {
         let beginning = Arc::clone(&self.beginning);
         let mut beginning = beginning.lock().unwrap_or_else(PoisonError::into_inner);
@@ -294,7 +297,8 @@ fn begins_session(body: &Bytes) -> bool {
     method.as_deref() == Some(BEGIN_SESSION)
 }
 
-/// The refusal of a beginning whose parameters cannot be read: `rmcp` would miss a session instead.
+/// Rejects an `initialize` request with invalid parameters: `rmcp` would report a missing session
+/// instead.
 fn refused_beginning(headers: &HeaderMap, body: &Bytes) -> Option<Response> {
     let version = headers.get(VERSION_HEADER).and_then(|version| version.to_str().ok());
     let version = version.and_then(|version| serde_json::from_value::<ProtocolVersion>(version.into()).ok());
@@ -320,7 +324,7 @@ fn not_json(reason: &str) -> Response {
     json_rpc_error(&Value::Null, PARSE_ERROR, &format!("the body is not JSON: {}", short(reason, 300)))
 }
 
-/// A refusal as JSON-RPC has it, with status 400.
+/// Builds a JSON-RPC error with status 400.
 fn json_rpc_error(id: &Value, number: i32, message: &str) -> Response {
     let data = json!({"code": code::GATEWAY_MESSAGE_MALFORMED.as_str()});
     let error = json!({"code": number, "message": message, "data": data});

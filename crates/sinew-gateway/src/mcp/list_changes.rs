@@ -1,4 +1,4 @@
-//! Changes of lists and resources, as clients hear of them.
+//! Notifications of changed lists and resources.
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -28,7 +28,7 @@ impl ListChanges {
     }
 }
 
-/// Tells a client of changed lists until it has `gone`.
+/// Notifies a client of changed lists until `gone` is cancelled.
 pub(super) async fn tell_lists(
     peer: Peer<RoleServer>,
     mut offers: watch::Receiver<OfferLists>,
@@ -63,7 +63,7 @@ pub(super) async fn tell_lists(
     }
 }
 
-/// Tells a subscriber what it asked for, until it cancels or is gone.
+/// Sends a subscriber the requested notifications until it cancels or disconnects.
 pub(super) async fn serve_subscription(
     context: SubscriptionContext,
     operations: &A2aOperations,
@@ -73,7 +73,7 @@ pub(super) async fn serve_subscription(
     let mut seen = offers.borrow_and_update().clone();
     let mut changes = FuturesUnordered::new();
     for address in context.accepted().resource_subscriptions.iter().flatten() {
-        // A resource that this caller has not never changes.
+        // A resource that this caller cannot see never changes.
         if let Ok(Some(opened)) = ResourceWatch::open(operations, call, &offers, address).await {
             changes.push(next_change(address.clone(), opened));
         }
@@ -98,7 +98,8 @@ pub(super) async fn serve_subscription(
     }
 }
 
-/// Tells a subscriber of changed lists, as far as it asked for them; says whether it is still there.
+/// Notifies a subscriber of the changed lists that it requested; returns whether it is still
+/// connected.
 async fn tell_changes(context: &SubscriptionContext, changes: ListChanges) -> bool {
     let (sink, accepted) = (context.sink(), context.accepted());
     let wants = |accepted: Option<bool>| accepted == Some(true);
@@ -116,7 +117,7 @@ async fn tell_changes(context: &SubscriptionContext, changes: ListChanges) -> bo
         || sink.notify_resource_list_changed().await.is_ok()
 }
 
-/// Waits for the next change of a resource, and gives the watch back.
+/// Waits for the next change of a resource, and returns the watch.
 async fn next_change(address: String, mut opened: ResourceWatch) -> (String, ResourceWatch) {
     opened.changed().await;
     (address, opened)

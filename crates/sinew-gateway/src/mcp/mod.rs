@@ -1,7 +1,9 @@
-//! The Model Context Protocol: workflows and agents as tools, prompts and resources of hosts of language models.
+//! The Model Context Protocol: workflows and agents as tools, prompts and resources of
+//! language-model hosts.
 //!
-//! Tools, tasks and decisions are operations of A2A, so rights and ids are those of the other bindings. The crate `rmcp`
-//! speaks the protocol; the mapping is pure, and the handler joins the two.
+//! Tools, tasks and decisions are A2A operations, so rights and ids are the same as in the other
+//! bindings. The crate `rmcp` implements the protocol; the mapping is pure, and the handler
+//! connects the two.
 
 mod agent_call;
 mod bad_params;
@@ -27,9 +29,10 @@ pub(crate) use handler::McpShared;
 pub(crate) use http_endpoint::McpEndpoint;
 pub use pipe::{serve_mcp, serve_mcp_stdio};
 
-/// Member of a call's `_meta`: the id of the message that starts the work. The same id is the same task.
+/// Member of a call's `_meta`: the id of the message that starts the work. The same id identifies
+/// the same task.
 const MESSAGE_ID_META: &str = "io.github.sinew-mesh/message-id";
 /// Member of a result's `_meta`: the id of the task.
 const TASK_META: &str = "io.github.sinew-mesh/task";
-/// Member of a result's `_meta`: operator code and text of a failure.
+/// Member of a result's `_meta`: error code and text of a failure.
 const ERROR_META: &str = "io.github.sinew-mesh/error";

@@ -13,12 +13,13 @@ use crate::operations::A2aOperations;
 pub(super) enum OfferOutput {
     Message(Box<Message>),
     Task(Box<Task>),
-    /// There is none yet: the client repeats the request with this input.
+    /// No output yet: the client has to repeat the request with this input.
     InputRequired(InputRequiredResult),
 }
 
 impl OfferOutput {
-    /// The output of a call: failures are errors of the protocol, because no model reads the result.
+    /// Returns the output of a call. Failures are protocol errors, because no model reads the
+    /// result.
     pub(super) async fn of(
         operations: &A2aOperations,
         outcome: Result<CallOutcome, CallError>,
@@ -71,12 +72,12 @@ impl OfferOutput {
         }
     }
 
-    /// The output as messages of a prompt.
+    /// Returns the output as prompt messages.
     pub(super) fn messages(&self) -> Vec<PromptMessage> {
         messages_of(self.task_id(), &self.parts())
     }
 
-    /// The output as contents of the resource at `uri`. Fails for more than `max_bytes`.
+    /// Returns the output as contents of the resource at `uri`. Fails if it exceeds `max_bytes`.
     pub(super) fn contents(
         &self,
         uri: &str,
@@ -94,7 +95,7 @@ impl OfferOutput {
     }
 }
 
-/// Bytes of a text, or characters of base64.
+/// Returns the size of a text or base64 content.
 fn size_of_contents(contents: &ResourceContents) -> usize {
     match contents {
         ResourceContents::TextResourceContents { text, .. } => text.len(),

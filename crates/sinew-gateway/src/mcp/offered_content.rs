@@ -1,4 +1,4 @@
-//! Outputs of agents as messages of prompts and as contents of resources.
+//! Outputs of agents as prompt messages and as resource contents.
 
 use rmcp::model::{ContentBlock, PromptMessage, ResourceContents, Role};
 use serde::Deserialize;
@@ -7,14 +7,13 @@ use sinew_protocol::a2a::{Part, PartContent};
 
 use super::tool_result::content_of;
 
-/// Member of an output with messages of a prompt, in the form of the protocol.
+/// Member of an output with prompt messages in MCP's format.
 const MESSAGES: &str = "messages";
-/// Member of an output with contents of a resource, in the form of the protocol without addresses.
+/// Member of an output with resource contents in MCP's format, without addresses.
 const CONTENTS: &str = "contents";
-/// Media type of JSON.
 const JSON: &str = "application/json";
 
-/// One content of a resource, as an output has it.
+/// One resource content of an output.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct OutputContent {
@@ -23,7 +22,8 @@ struct OutputContent {
     blob: Option<String>,
 }
 
-/// The messages of a prompt: those of the member `messages`, else one of the user for each part.
+/// Returns the messages of a prompt: those of the member `messages`, otherwise one user message per
+/// part.
 pub(super) fn messages_of(task: &str, parts: &[&Part]) -> Vec<PromptMessage> {
     let mut messages = Vec::new();
     for (index, part) in parts.iter().enumerate() {
@@ -38,8 +38,8 @@ pub(super) fn messages_of(task: &str, parts: &[&Part]) -> Vec<PromptMessage> {
     messages
 }
 
-/// The contents of a resource: those of the member `contents`, else one for each part. Files that lie on the mesh were
-/// fetched before.
+/// Returns the contents of a resource: those of the member `contents`, otherwise one per part.
+/// Files stored on the mesh were already fetched.
 pub(super) fn contents_of(uri: &str, media_type: Option<&str>, parts: &[&Part]) -> Vec<ResourceContents> {
     let typed = |contents: ResourceContents, own: Option<&str>, usual: &str| {
         contents.with_mime_type(own.or(media_type).unwrap_or(usual))
@@ -77,7 +77,7 @@ pub(super) fn contents_of(uri: &str, media_type: Option<&str>, parts: &[&Part]) 
     all
 }
 
-/// A value as text: a text as it is, anything else as JSON.
+/// Returns a string unchanged, and any other value as JSON.
 fn words_of(data: &Value) -> String {
     data.as_str().map_or_else(|| data.to_string(), str::to_owned)
 }

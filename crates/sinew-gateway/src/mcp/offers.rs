@@ -1,4 +1,4 @@
-//! Offers of the mesh to a host: agents and workflows as tools, prompts and resources.
+//! Exposed agents and workflows as tools, prompts and resources of a host.
 
 use percent_encoding::percent_decode_str;
 use rmcp::model::{Prompt, PromptArgument, Resource, ResourceTemplate, Tool};
@@ -10,10 +10,10 @@ use sinew_protocol::mcp_offer::{McpOffer, OfferKind, is_resource_address};
 use super::tool_list::{tool_name, tool_of};
 use crate::operations::{A2aOperations, mesh_failed};
 
-/// Values that an argument of a prompt is completed with, at most.
+/// Maximum number of completions for a prompt argument.
 const MAX_COMPLETIONS: usize = 100;
 
-/// Everything that is offered, each kind by name.
+/// All offers, each kind sorted by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct OfferLists {
     pub(super) tools: Vec<Tool>,
@@ -27,12 +27,12 @@ pub(super) struct OfferLists {
 pub(super) struct OfferedResource {
     pub(super) card: AgentCard,
     pub(super) offer: McpOffer,
-    /// Variables of the address: the input of the agent.
+    /// Variables of the address: the agent's input.
     pub(super) variables: Map<String, Value>,
 }
 
 impl OfferLists {
-    /// The offers of these operations.
+    /// Returns the offers of these operations.
     pub(super) fn of(operations: &A2aOperations) -> Self {
         let mut cards = operations.offered();
         cards.sort_by_key(|card| tool_name(&card.name));
@@ -62,12 +62,12 @@ impl OfferLists {
     }
 }
 
-/// The card behind a tool or prompt of this name.
+/// Returns the card of the tool or prompt with this name.
 pub(super) fn card_of(operations: &A2aOperations, kind: OfferKind, name: &str) -> Option<AgentCard> {
     operations.card_by_token(name).filter(|card| McpOffer::of(card).kind == kind)
 }
 
-/// The card behind a tool or prompt of this name; an error if the mesh cannot be asked for it now.
+/// Returns the card of the tool or prompt with this name; an error if the mesh is unreachable.
 pub(super) async fn find_card(
     operations: &A2aOperations,
     kind: OfferKind,
@@ -76,7 +76,7 @@ pub(super) async fn find_card(
     operations.find(|all| card_of(all, kind, name)).await.map_err(|error| mesh_failed(&error))
 }
 
-/// Like [`resource_at`]; an error if the mesh cannot be asked for the resource now.
+/// Like [`resource_at`], but returns an error if the mesh is unreachable.
 pub(super) async fn find_resource(
     operations: &A2aOperations,
     address: &str,
@@ -84,7 +84,8 @@ pub(super) async fn find_resource(
     operations.find(|all| resource_at(all, address)).await.map_err(|error| mesh_failed(&error))
 }
 
-/// The agent that offers the resource at an address; the first by name if several do.
+/// Returns the agent that offers the resource at an address; the first by name if there are
+/// several.
 fn resource_at(operations: &A2aOperations, address: &str) -> Option<OfferedResource> {
     let mut found: Vec<OfferedResource> = operations
         .offered()
@@ -100,7 +101,7 @@ fn resource_at(operations: &A2aOperations, address: &str) -> Option<OfferedResou
     found.into_iter().next()
 }
 
-/// The values that begin an argument of a prompt, as its schema lists them.
+/// Returns the completions of a prompt argument, as its schema lists the values.
 pub(super) fn completions_of(card: &AgentCard, argument: &str, begun: &str) -> Vec<String> {
     let property = card::input_schema(card).and_then(|schema| schema.get("properties")?.get(argument));
     let listed = property.into_iter().flat_map(|property| [property.get("enum"), property.get("examples")]);
@@ -112,7 +113,8 @@ pub(super) fn completions_of(card: &AgentCard, argument: &str, begun: &str) -> V
     values
 }
 
-/// Variables of a template, as an address fills them. `None` for an address that the template does not make.
+/// Parses the variables of a template from an address. Returns `None` if the address does not
+/// match.
 fn variables_of(template: &str, address: &str) -> Option<Map<String, Value>> {
     if !is_resource_address(template) || address.chars().any(char::is_control) {
         return None;
@@ -138,7 +140,7 @@ fn described(card: &AgentCard) -> Option<String> {
     Some(card.description.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// An agent as a prompt: the members of its input are the arguments.
+/// Describes an agent as a prompt: the members of its input are the arguments.
 fn prompt_of(card: &AgentCard) -> Prompt {
     let schema = card::input_schema(card);
     let required: Vec<&str> = schema

@@ -1,4 +1,4 @@
-//! Calls of tools that are being answered, so that a client can cancel one by the id of its request.
+//! Tool calls in progress, so that a client can cancel one by its request id.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use rmcp::model::RequestId;
 
 use crate::operations::{A2aOperations, OperationCall};
 
-/// A call that is being answered: its caller, and its task.
+/// A call in progress: its caller and its task.
 #[derive(Clone, Debug)]
 pub(super) struct OpenCall {
     /// Operations on what the caller may see.
@@ -21,27 +21,27 @@ pub(super) struct OpenCall {
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenCalls(Arc<Mutex<HashMap<RequestId, OpenCall>>>);
 
-/// An entry of [`OpenCalls`], removed when it is dropped.
+/// An entry of [`OpenCalls`], removed on drop.
 pub(super) struct OpenCallEntry {
     calls: OpenCalls,
     request: Option<RequestId>,
 }
 
 impl OpenCalls {
-    /// Notes a call until its entry is dropped.
+    /// Registers a call until its entry is dropped.
     pub(super) fn note(&self, request: RequestId, open: OpenCall) -> OpenCallEntry {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(request.clone(), open);
         OpenCallEntry { calls: self.clone(), request: Some(request) }
     }
 
-    /// Takes a call out.
+    /// Removes and returns a call.
     pub(super) fn take(&self, request: &RequestId) -> Option<OpenCall> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(request)
     }
 }
 
 impl OpenCallEntry {
-    /// Leaves the call noted: its cancellation is on the way.
+    /// Keeps the call registered, because its cancellation is expected.
     pub(super) fn leave(mut self) {
         self.request = None;
     }

@@ -1,4 +1,4 @@
-//! The protocol over a pair of pipes, for hosts that start a server themselves.
+//! MCP over a pair of pipes, for hosts that start a server themselves.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::error::GatewayError;
 use crate::operations::{A2aOperations, short};
 use crate::options::GatewayOptions;
 
-/// Serves the workflows and agents of a mesh as tools over standard input and output, until the client closes them or
-/// `stop` fires. Tasks that are not done by then go on.
+/// Serves the workflows and agents of a mesh as tools over standard input and output, until the
+/// client closes them or `stop` is cancelled. Unfinished tasks continue.
 pub async fn serve_mcp_stdio(
     mesh: Mesh,
     options: GatewayOptions,
@@ -28,7 +28,7 @@ pub async fn serve_mcp_stdio(
     Box::pin(serve_mcp(mesh, options, (reader, writer), stop)).await
 }
 
-/// Serves over any pair of pipes: the one that requests come from, and the one that answers go to.
+/// Serves over any pair of pipes, for requests and responses.
 pub async fn serve_mcp<R, W>(
     mesh: Mesh,
     options: GatewayOptions,
@@ -49,11 +49,11 @@ where
         .with_max_line_length(options.limits.body_bytes);
     match serve_server_with_ct(handler, pipes, stop).await {
         Ok(running) => {
-            // A panic of the server was reported where it happened.
+            // A panic of the server was already reported.
             let _ = running.waiting().await;
             Ok(())
         }
-        // A client that went away before it said a word.
+        // The client disconnected before it sent a message.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
         Err(error) => Err(GatewayError::Handshake { reason: short(&error.to_string(), 300) }),
     }

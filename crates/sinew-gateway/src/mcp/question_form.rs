@@ -1,4 +1,4 @@
-//! Questions of workflows as forms of the client (elicitation), and filled forms as answers.
+//! Questions of workflows as client forms (elicitation), and completed forms as answers.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,11 @@ use crate::operations::{OpenQuestion, QuestionAnswer, short};
 const APPROVED: &str = "approved";
 const ANSWER: &str = "answer";
 const COMMENT: &str = "comment";
-/// Characters of a question that are shown.
+/// Maximum length of a displayed question.
 const MAX_PROMPT: usize = 4_000;
 
-/// The form of a question: that of its answer, if the question has one; else a decision with an answer and a comment.
+/// Returns the form of a question: that of its answer schema if it has one, otherwise a decision
+/// with an answer and a comment.
 pub(super) fn form_of(workflow: &str, question: &OpenQuestion) -> ElicitRequestParams {
     let message = format!("{workflow} asks ({}): {}", question.node, short(&question.prompt, MAX_PROMPT));
     if let Some(requested_schema) = answer_form(question) {
@@ -42,13 +43,13 @@ pub(super) fn form_of(workflow: &str, question: &OpenQuestion) -> ElicitRequestP
     }
 }
 
-/// The schema of a question's answer as a form. `None` for a question without one, or with one that is not a form: an object
-/// of texts, numbers, booleans and choices.
+/// Converts a question's answer schema to a form. Returns `None` without a schema, or for one that
+/// is not a form: an object of strings, numbers, booleans and choices.
 fn answer_form(question: &OpenQuestion) -> Option<ElicitationSchema> {
     serde_json::from_value(question.answer_schema.clone()?).ok()
 }
 
-/// The forms of all questions, each under a key that names the question.
+/// Returns the forms of all questions, each under a key that identifies the question.
 pub(super) fn forms_of(workflow: &str, questions: &[OpenQuestion]) -> InputRequests {
     let form = |question: &OpenQuestion| {
         let request = InputRequest::Elicitation(ElicitRequest::new(form_of(workflow, question)));
@@ -57,7 +58,7 @@ pub(super) fn forms_of(workflow: &str, questions: &[OpenQuestion]) -> InputReque
     questions.iter().map(form).collect()
 }
 
-/// The answers that a client gives, each to a question that is open. Other keys and forms that were put away say nothing.
+/// Returns a client's answers to open questions. Other keys and dismissed forms are ignored.
 pub(super) fn answers_of(questions: &[OpenQuestion], responses: &InputResponses) -> Vec<QuestionAnswer> {
     let answer = |question: &OpenQuestion| {
         let response = responses.get(&key_of(question))?;
@@ -67,7 +68,8 @@ pub(super) fn answers_of(questions: &[OpenQuestion], responses: &InputResponses)
     questions.iter().filter_map(answer).collect()
 }
 
-/// The answer of a filled form. None for a form that was declined, put away, or has no decision: none of them is a no.
+/// Returns the answer of a completed form, or `None` for a form that was declined, dismissed or has
+/// no decision: none of these rejects.
 pub(super) fn answer_of(question: &OpenQuestion, result: &ElicitResult) -> Option<QuestionAnswer> {
     let content = result.content.as_ref().filter(|_| result.action == ElicitationAction::Accept)?;
     if answer_form(question).is_some() {
@@ -92,7 +94,7 @@ pub(super) fn answer_of(question: &OpenQuestion, result: &ElicitResult) -> Optio
     })
 }
 
-/// Key of a question among those of its execution.
+/// Returns the key that identifies a question within its execution.
 pub(super) fn key_of(question: &OpenQuestion) -> String {
     format!("{}.{}", question.node, question.activation)
 }
@@ -167,7 +169,7 @@ mod tests {
         let responses = InputResponses::from([("h.3".to_owned(), filled)]);
         let read = answers_of(&[asked(schema)], &responses);
         assert_eq!(read.first().map(|it| (it.approved, it.data.clone())), Some((true, json!({"size": "s"}))));
-        // Forms have no members that are objects: such an answer is given as JSON.
+        // Forms cannot have object members, so such an answer is entered as JSON.
         let deep = json!({"type": "object", "properties": {"a": {"type": "object"}}});
         let form = serde_json::to_value(form_of("review", &asked(deep))).unwrap();
         assert_eq!(form["requestedSchema"]["required"], json!(["approved"]));

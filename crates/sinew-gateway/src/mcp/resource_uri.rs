@@ -1,38 +1,38 @@
-//! Addresses of resources: tasks, and artifacts where the mesh keeps them.
+//! Addresses of resources: tasks, and artifacts stored on the mesh.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use sinew_protocol::artifact::StoredAt;
 
-/// Beginning of the address of a task.
+/// Prefix of a task's address.
 const TASK_PREFIX: &str = "sinew://tasks/";
-/// Beginning of the address of an artifact.
+/// Prefix of an artifact's address.
 const ARTIFACT_PREFIX: &str = "artifact://";
-/// Template of addresses of tasks.
+/// Template of task addresses.
 pub(super) const TASK_TEMPLATE: &str = "sinew://tasks/{task}";
-/// Template of addresses of artifacts, as results have them.
+/// Template of artifact addresses, as in results.
 pub(super) const ARTIFACT_TEMPLATE: &str =
     "artifact://{app}/{user}/{execution}/{name}{?version,task,sha256,key}";
-/// Bytes of the longest address that is looked at.
+/// Maximum length of an address that is parsed.
 const MAX_URI_BYTES: usize = 4_096;
-/// Characters of an id that stand in an address as they are.
+/// Characters of an id that are not escaped in an address.
 const ID_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// A resource by its address.
+/// A resource, identified by its address.
 #[derive(Debug, PartialEq)]
 pub(super) enum ResourceLocation {
     /// A task, by the id that the client knows.
     Task(String),
-    /// An artifact in the store of the mesh.
+    /// An artifact in the mesh's store.
     Artifact(Box<StoredAt>),
 }
 
-/// The address of a task.
+/// Returns the address of a task.
 pub(super) fn task_uri(task: &str) -> String {
     format!("{TASK_PREFIX}{}", utf8_percent_encode(task, ID_SEGMENT))
 }
 
 impl ResourceLocation {
-    /// Reads an address. None if it is not an address of a resource of this server.
+    /// Parses an address. Returns `None` if it is not the address of a resource of this server.
     pub(super) fn parse(uri: &str) -> Option<Self> {
         if uri.len() > MAX_URI_BYTES {
             return None;

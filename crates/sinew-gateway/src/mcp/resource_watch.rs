@@ -1,4 +1,4 @@
-//! Changes of a resource that a client watches.
+//! Changes of a resource to which a client subscribed.
 
 use rmcp::model::Resource;
 use serde_json::json;
@@ -10,18 +10,19 @@ use super::offers::{OfferLists, find_resource};
 use super::resource_uri::ResourceLocation;
 use crate::operations::{A2aOperations, OperationCall, OperationReply, StreamItem, TaskStream};
 
-/// A resource that is watched.
+/// A subscribed resource.
 pub(super) enum ResourceWatch {
     /// A task: each of its events is a change.
     Task(TaskStream),
     /// A resource of an agent: a new card is a change.
     Offered { address: String, offers: watch::Receiver<OfferLists>, seen: Box<Option<Resource>> },
-    /// A resource that does not change any more.
+    /// A resource that no longer changes.
     Settled,
 }
 
 impl ResourceWatch {
-    /// Watches the resource at an address. `None` if there is none for this caller.
+    /// Subscribes to the resource at an address. Returns `None` if this caller has no such
+    /// resource.
     pub(super) async fn open(
         operations: &A2aOperations,
         call: &OperationCall,
@@ -33,7 +34,7 @@ impl ResourceWatch {
                 let params = raw(&json!({"id": id}));
                 match operations.perform(call, CoreMethod::SubscribeToTask, &params).await {
                     Ok(OperationReply::Stream(mut events)) => {
-                        // The first event is the task as it is now.
+                        // The first event is the current task.
                         events.next().await;
                         Ok(Some(Self::Task(events)))
                     }
@@ -53,7 +54,7 @@ impl ResourceWatch {
         }
     }
 
-    /// Waits for the next change; never comes back once there can be none.
+    /// Waits for the next change; never returns when no further change is possible.
     pub(super) async fn changed(&mut self) {
         loop {
             match self {
@@ -78,7 +79,7 @@ impl ResourceWatch {
     }
 }
 
-/// The entry of a resource in the list.
+/// Returns the list entry of a resource.
 fn offered(lists: &OfferLists, address: &str) -> Option<Resource> {
     lists.resources.iter().find(|resource| resource.uri == address).cloned()
 }

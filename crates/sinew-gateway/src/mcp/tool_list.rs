@@ -1,4 +1,4 @@
-//! Agents and workflows as tools: names, descriptions, schemas, and the input that arguments stand for.
+//! Agents and workflows as tools: names, descriptions, schemas, and the input for arguments.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use sinew_protocol::Token;
 use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::card::{self, AgentKind};
 
-/// Argument that holds the whole input of an agent whose input is not a JSON object.
+/// Argument with the whole input of an agent whose input is not a JSON object.
 const WHOLE_INPUT: &str = "input";
 /// Members of a schema that its references point to.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
-/// Name of the tool of an agent: its token on the mesh, which is a name of a tool for every host.
+/// Returns the tool name of an agent: its token on the mesh, which every host accepts as a name.
 pub(super) fn tool_name(agent: &str) -> String {
     Token::of(agent).as_str().to_owned()
 }
 
-/// The tool of an agent or workflow.
+/// Returns the tool of an agent or workflow.
 pub(super) fn tool_of(card: &AgentCard) -> Tool {
     let description = match card.description.trim() {
         "" if card::kind(card) == AgentKind::Workflow => format!("Runs the workflow {}", card.name),
@@ -31,7 +31,7 @@ pub(super) fn tool_of(card: &AgentCard) -> Tool {
     tool
 }
 
-/// The schema of the arguments, which are always an object.
+/// Returns the schema of the arguments, which are always an object.
 fn arguments_schema(card: &AgentCard) -> JsonObject {
     match card::input_schema(card) {
         None => object(json!({"type": "object"})),
@@ -44,7 +44,8 @@ fn arguments_schema(card: &AgentCard) -> JsonObject {
     }
 }
 
-/// The schema of an argument that holds the whole input. Definitions move to the top, where references look for them.
+/// Returns the schema of an argument with the whole input. Definitions move to the top level, which
+/// references point to.
 fn whole_input_schema(input: &Value) -> JsonObject {
     let mut input = input.clone();
     let mut schema = object(json!({"type": "object", "required": [WHOLE_INPUT]}));
@@ -57,7 +58,7 @@ fn whole_input_schema(input: &Value) -> JsonObject {
     schema
 }
 
-/// Whether a schema describes objects.
+/// Returns whether a schema describes objects.
 fn takes_object(schema: &Map<String, Value>) -> bool {
     match schema.get("type") {
         Some(Value::String(kind)) => kind == "object",
@@ -66,7 +67,7 @@ fn takes_object(schema: &Map<String, Value>) -> bool {
     }
 }
 
-/// The input that the arguments of a call stand for. Fails with a text for the caller.
+/// Returns the input for a call's arguments. Fails with a text for the caller.
 pub(super) fn input_of(card: &AgentCard, arguments: JsonObject) -> Result<Value, String> {
     match card::input_schema(card) {
         None => Ok(Value::Object(arguments)),

@@ -1,4 +1,4 @@
-//! Tasks as results of tools, as tasks of the protocol, and as progress.
+//! Tasks as tool results, as MCP tasks, and as progress notifications.
 
 use rmcp::model::{
     CallToolResult, ContentBlock, DetailedTask, ErrorCode, ErrorData, JsonObject, MetaObject, Resource,
@@ -17,20 +17,20 @@ use super::resource_uri::task_uri;
 use super::{ERROR_META, TASK_META};
 use crate::operations::{AskedInput, short};
 
-/// Milliseconds between two questions for a task that a client should keep.
+/// Recommended polling interval for a task that a client keeps, in milliseconds.
 const POLL_INTERVAL_MS: u64 = 1_000;
-/// Characters of an error's text.
+/// Maximum length of an error's text.
 const MAX_ERROR_TEXT: usize = 2_000;
-/// Characters of a question that a result repeats.
+/// Maximum length of a question in a result.
 const MAX_PROMPT: usize = 1_000;
-/// Details of a failure that a result repeats.
+/// Maximum number of failure details in a result.
 const MAX_DETAILS: usize = 20;
-/// Characters of a node's name in a result.
+/// Maximum length of a node's name in a result.
 const MAX_NODE: usize = 200;
-/// Media type of content that is not named.
+/// Media type of content without a declared type.
 const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
 
-/// The result of a tool whose task does not go on by itself now.
+/// Returns the tool result of a task that has ended or waits.
 pub(super) fn result_of_task(task: &Task, asked: &AskedInput) -> CallToolResult {
     let id = task.id.0.as_str();
     let result = match task.status.state {
@@ -49,7 +49,7 @@ pub(super) fn result_of_task(task: &Task, asked: &AskedInput) -> CallToolResult 
     result.with_meta(Some(task_meta(id)))
 }
 
-/// The parts of a task's output: those of its artifacts, else of its last message.
+/// Returns the parts of a task's output: those of its artifacts, otherwise of its last message.
 pub(super) fn output_parts(task: &Task) -> Vec<&Part> {
     let parts: Vec<&Part> = task.artifacts.iter().flatten().flat_map(|artifact| &artifact.parts).collect();
     if parts.is_empty() {
@@ -58,13 +58,13 @@ pub(super) fn output_parts(task: &Task) -> Vec<&Part> {
     parts
 }
 
-/// The result of a tool whose agent answered with a message instead of a task.
+/// Returns the tool result for an agent that responded with a message instead of a task.
 pub(super) fn result_of_message(message: &Message) -> CallToolResult {
     let parts: Vec<&Part> = message.parts.iter().collect();
     result_of_parts("message", &parts)
 }
 
-/// Parts as content. The only data among them is the structured result.
+/// Converts parts to content. A single data part becomes the structured result.
 fn result_of_parts(task: &str, parts: &[&Part]) -> CallToolResult {
     let content = parts.iter().enumerate().map(|(index, part)| content_of(task, index, part)).collect();
     let mut result = CallToolResult::success(content);
@@ -76,7 +76,7 @@ fn result_of_parts(task: &str, parts: &[&Part]) -> CallToolResult {
     result
 }
 
-/// A part of an output as content; `task` and `index` name bytes that have no name.
+/// Converts a part of an output to content; `task` and `index` identify unnamed bytes.
 pub(super) fn content_of(task: &str, index: usize, part: &Part) -> ContentBlock {
     let media_type = part.media_type.as_deref();
     match &part.content {
@@ -101,7 +101,7 @@ pub(super) fn content_of(task: &str, index: usize, part: &Part) -> ContentBlock 
     }
 }
 
-/// Text for a client whose user cannot be asked: the question, and how a person decides.
+/// Returns text for a client whose user cannot be asked: the question, and how to decide.
 fn waiting_text(task: &Task, asked: &AskedInput) -> String {
     let id = task.id.0.as_str();
     let said = task.status.message.iter().flat_map(Message::texts).collect::<Vec<_>>().join("\n");
@@ -135,7 +135,7 @@ fn waiting_text(task: &Task, asked: &AskedInput) -> String {
     text + &format!("State and result afterwards: the resource {}.", task_uri(id))
 }
 
-/// The fault of a task that failed, or its words.
+/// Returns the fault of a failed task, or one with its text.
 pub(super) fn failure_of(task: &Task) -> Fault {
     let extra = task.metadata.as_ref().and_then(|metadata| metadata.get(METADATA)?.get("fault").cloned());
     if let Some(fault) = extra.and_then(|fault| serde_json::from_value(fault).ok()) {
@@ -146,14 +146,14 @@ pub(super) fn failure_of(task: &Task) -> Fault {
     Fault::failure(FAILED, said)
 }
 
-/// Whether a task failed because the mesh did, not because its agent said so: what failed is not the work.
+/// Returns whether a task failed because of the mesh rather than the agent's work.
 fn is_system_failure(task: &Task) -> bool {
-    // A workflow did its work: the fault is that of a node.
+    // A workflow's fault is that of a node, so the mesh did not fail.
     let is_workflow = task.metadata.as_ref().is_some_and(|metadata| metadata.get("workflow_name").is_some());
     task.status.state == TaskState::Failed && !is_workflow && failure_of(task).kind == FaultKind::Error
 }
 
-/// A failure as a result that the model reads.
+/// Returns a failure as a result that the model reads.
 pub(super) fn failure(fault: &Fault, task: Option<&str>) -> CallToolResult {
     let message = short(&fault.message, MAX_ERROR_TEXT);
     let details = fault.details.iter().take(MAX_DETAILS);
@@ -171,7 +171,8 @@ fn task_meta(task: &str) -> MetaObject {
     meta
 }
 
-/// A refused operation: a result that the model reads if the call is wrong, an error of the protocol if the mesh is.
+/// Returns the result of a rejected operation: for the model if the call is wrong, as a protocol
+/// error if the mesh failed.
 pub(super) fn refusal(error: &A2aError) -> Result<CallToolResult, ErrorData> {
     if error.code == A2aErrorCode::InternalError {
         return Err(error_of(error));
@@ -179,7 +180,7 @@ pub(super) fn refusal(error: &A2aError) -> Result<CallToolResult, ErrorData> {
     Ok(failure(&fault_of(error), None))
 }
 
-/// An error of an operation as an error of the protocol, with the operator code.
+/// Converts an operation's error to a protocol error, with the error code.
 pub(super) fn error_of(error: &A2aError) -> ErrorData {
     let fault = fault_of(error);
     let code = match error.code {
@@ -189,12 +190,13 @@ pub(super) fn error_of(error: &A2aError) -> ErrorData {
     coded_error(code, &fault.code, &fault.message, fault.retryable)
 }
 
-/// An error of the protocol with an operator code.
+/// Builds a protocol error with an error code.
 pub(super) fn coded_error(kind: ErrorCode, code: &str, message: &str, retryable: bool) -> ErrorData {
     ErrorData::new(kind, short(message, MAX_ERROR_TEXT), Some(json!({"code": code, "retryable": retryable})))
 }
 
-/// A task as the tasks extension has it. `begun` is when it began, as A2A writes moments.
+/// Converts a task to the format of the tasks extension. `begun` is when it started, as an A2A
+/// timestamp.
 pub(super) fn mcp_task(task: &Task, begun: &str) -> McpTask {
     let status = match task.status.state {
         TaskState::Failed if is_system_failure(task) => McpTaskStatus::Failed,
@@ -211,7 +213,7 @@ pub(super) fn mcp_task(task: &Task, begun: &str) -> McpTask {
     shown
 }
 
-/// A task with what belongs to its state: the forms of its questions, or its result.
+/// Returns a task with the data of its state: its input forms, or its result.
 pub(super) fn detailed_task(
     task: &Task,
     begun: &str,
@@ -227,7 +229,7 @@ pub(super) fn detailed_task(
             let error = coded_error(ErrorCode::INTERNAL_ERROR, &fault.code, &fault.message, fault.retryable);
             TaskPayload::Failed { error: object_of(&error) }
         }
-        // A client whose user cannot be asked reads the question in the message of the status.
+        // A client whose user cannot be asked reads the question in the status message.
         McpTaskStatus::InputRequired if !forms.is_empty() => {
             TaskPayload::InputRequired { input_requests: forms }
         }
@@ -243,14 +245,14 @@ fn object_of(result: &impl serde::Serialize) -> JsonObject {
     }
 }
 
-/// An event of a task in words.
+/// Text for a task event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TaskNews {
     pub(super) text: String,
     pub(super) severity: LogSeverity,
 }
 
-/// Words for an event of a task; `None` for an event that tells no progress.
+/// Returns the text for a task event, or `None` if the event shows no progress.
 pub(super) fn news_of(event: &StreamResponse) -> Option<TaskNews> {
     let StreamResponse::StatusUpdate(update) = event else { return None };
     let message = update.status.message.as_ref()?;

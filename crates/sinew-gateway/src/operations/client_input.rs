@@ -1,4 +1,4 @@
-//! Input that tasks wait for, whoever asks, and answers of callers to agents.
+//! Input that tasks wait for, and answers of callers to agents.
 
 use serde_json::{Map, Value, json};
 use sinew_protocol::a2a::{A2aError, CoreMethod, Message, Part, SendMessageResponse, Task, TaskState};
@@ -12,13 +12,13 @@ use super::{A2aOperations, OperationCall, OperationReply};
 /// Input that a task waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum AskedInput {
-    /// The task waits for nothing that its caller could give.
+    /// The task waits for nothing that its caller could provide.
     Nothing,
-    /// Questions of a workflow to persons.
+    /// Questions of a workflow to people.
     Questions(Vec<OpenQuestion>),
-    /// Requests of an agent to the client of its caller, by key.
+    /// Requests of an agent to its caller's client, by key.
     Requests(Map<String, Value>),
-    /// A question of an agent in its own words.
+    /// A question of an agent as plain text.
     Words(String),
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum AgentAnswer {
 }
 
 impl A2aOperations {
-    /// The input that a task of this caller waits for.
+    /// Returns the input that a task of this caller waits for.
     pub(crate) async fn asked_input(
         &self,
         call: &OperationCall,
@@ -52,8 +52,8 @@ impl A2aOperations {
         Ok(AskedInput::Words(texts.join("\n")))
     }
 
-    /// Gives an agent's task the answer to what it asks, and returns what it says: at once, or once it has ended or asks
-    /// again. The same answer to the same question is one message, however often it is given.
+    /// Sends the answer to an agent's task and returns the task: immediately, or after it has ended
+    /// or asks again. Repeating an answer to a question is idempotent.
     pub(crate) async fn answer_agent(
         &self,
         call: &OperationCall,

@@ -1,4 +1,4 @@
-//! A message to a workflow that waits for a person: the person's decision.
+//! A message to a workflow that waits for a person's decision.
 
 use std::time::Duration;
 
@@ -20,26 +20,27 @@ use super::peer::{client_failed, mesh_failed};
 use super::target::TaskLocation;
 use super::{A2aOperations, OperationCall, short};
 
-/// How long the decision of an executor is waited for.
+/// Time limit for an executor's verdict on a decision.
 const DECISION_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long an event is waited for before the record is asked.
+/// How long to wait for an event before reading the record.
 const ASK_AFTER: Duration = Duration::from_secs(2);
-/// Events that come together are looked at together.
+/// Events within this time are processed together.
 const GATHER: Duration = Duration::from_millis(20);
-/// Words that approve: the whole text, or its beginning with one of [`COMMENT_SIGNS`] behind.
+/// Words that approve: the whole text, or its beginning, followed by one of [`COMMENT_SIGNS`].
 const YES: [&str; 6] = ["approve", "approved", "yes", "ok", "accept", "accepted"];
-/// Signs between a word that approves and its comment. A question mark or another word is none: "ok? why" approves nothing.
+/// Characters that may follow an approving word. A question mark or another word is not one: "ok?
+/// why" approves nothing.
 const COMMENT_SIGNS: [char; 6] = [',', '.', ':', ';', '!', '\n'];
-/// How a decision is worded, for messages that hold none.
+/// Describes the format of a decision, for messages without one.
 const HOW_TO_DECIDE: &str = "expected a text that begins with yes or no, or a data part with approved: true or false \
                              (or decision: approve or reject) and optionally comment, node, and data with the answer";
 /// Words that reject, at the beginning of a text.
 const NO: [&str; 6] = ["reject", "rejected", "no", "deny", "denied", "decline"];
 
-/// Decision of a person, as a message words it.
+/// Decision of a person, as parsed from a message.
 #[derive(Debug, PartialEq)]
 pub(super) struct DecisionText {
-    /// Node that the decision is for; None if only one waits.
+    /// Node that the decision is for; `None` if only one waits.
     pub(super) node: Option<String>,
     pub(super) data: Value,
     pub(super) comment: Option<String>,
@@ -47,8 +48,8 @@ pub(super) struct DecisionText {
 }
 
 impl A2aOperations {
-    /// Whether a message with this id was sent to the execution before and was taken as a decision. Fails as the first time if it
-    /// was refused.
+    /// Returns whether a message with this id was already sent to the execution and accepted as a
+    /// decision. Returns the first error again if it was rejected.
     pub(super) async fn was_decided(
         &self,
         call: &OperationCall,
@@ -78,7 +79,7 @@ impl A2aOperations {
         }
     }
 
-    /// Sends the decision that a message carries to the workflow's execution, under the caller's name.
+    /// Sends the decision in a message to the workflow's execution, under the caller's name.
     pub(super) async fn decide(
         &self,
         call: &OperationCall,
@@ -94,7 +95,7 @@ impl A2aOperations {
         self.send_decision(call, target, decision, &message.id.0).await
     }
 
-    /// Sends a decision under the caller's name. The same message id is the same decision, however often it comes.
+    /// Sends a decision under the caller's name. Repeating a message id is idempotent.
     pub(super) async fn send_decision(
         &self,
         call: &OperationCall,
@@ -119,7 +120,8 @@ impl A2aOperations {
         Err(not_awaited(&short(&verdict.reason, 300)))
     }
 
-    /// Waits until the execution has ended or waits for a person, for at most the time of a blocking call.
+    /// Waits until the execution has ended or waits for a person, at most for the time of a
+    /// blocking call.
     pub(super) async fn wait_settled(&self, place: &TaskLocation) -> Result<(), A2aError> {
         self.wait_until(place, |folded| {
             let state = folded.state();
@@ -128,7 +130,8 @@ impl A2aOperations {
         .await
     }
 
-    /// Waits until an execution is as wanted or gone, for at most the time of a blocking call.
+    /// Waits until an execution matches or no longer exists, at most for the time of a blocking
+    /// call.
     pub(super) async fn wait_until(
         &self,
         place: &TaskLocation,
@@ -153,7 +156,7 @@ impl A2aOperations {
     }
 }
 
-/// Id of the command that a message becomes.
+/// Derives the id of a message's command.
 fn command_of(message_id: &str) -> Token {
     Token::of(&format!("a2a-{}", &sha256(message_id.as_bytes())[..32]))
 }
@@ -162,7 +165,7 @@ pub(super) fn execution_of(place: &TaskLocation) -> Result<ExecutionId, A2aError
     ExecutionId::parse(&place.id).map_err(|_| A2aError::task_not_found(short(&place.id, 64)))
 }
 
-/// The node where a question is asked: in the execution that waits, or in one of its callees.
+/// The node that asks a question: in the waiting execution, or in one of its callees.
 #[derive(Clone, Debug)]
 pub(super) struct AskingNode {
     pub(super) execution: ExecutionId,
@@ -170,10 +173,10 @@ pub(super) struct AskingNode {
     pub(super) activation: u32,
 }
 
-/// Callees that are looked at for a decision that was passed on.
+/// Maximum number of callees examined for a decision that was passed on.
 const MAX_CALLEES: usize = 16;
 
-/// Returns the executions below this one that asked a person, the latest first.
+/// Returns the executions below this one that asked a person, newest first.
 fn asking_callees(folded: &Execution) -> Vec<ExecutionId> {
     let mut callees: Vec<ExecutionId> = Vec::new();
     let facts = folded.journal().iter().rev().flat_map(|round| round.facts.iter().rev());
@@ -191,7 +194,8 @@ fn asking_callees(folded: &Execution) -> Vec<ExecutionId> {
     callees
 }
 
-/// Returns the questions that an execution waits for: node and activation of this execution, and the node that asks.
+/// Returns the questions that an execution waits for: node and activation of this execution, and
+/// the asking node.
 pub(super) fn asking_nodes(execution: &ExecutionId, folded: &Execution) -> Vec<(String, u32, AskingNode)> {
     let ctx = folded.ctx();
     let asking = |wait: &OpenWait| {
@@ -212,7 +216,7 @@ pub(super) fn asking_nodes(execution: &ExecutionId, folded: &Execution) -> Vec<(
     waiting(folded.state()).iter().filter_map(asking).collect()
 }
 
-/// The node that waits for a person: the named one, or the only one.
+/// Returns the node that waits for a person: the named one, or the only one.
 fn awaited(execution: &ExecutionId, folded: &Execution, named: Option<&str>) -> Result<AskingNode, A2aError> {
     let mut all = asking_nodes(execution, folded);
     let nodes = all.iter().map(|(node, ..)| node.as_str()).collect::<Vec<_>>().join(", ");
@@ -243,8 +247,9 @@ fn not_awaited(text: &str) -> A2aError {
 }
 
 impl DecisionText {
-    /// Reads the only part of a message: a data part (`approved` or `decision`, `node`, `comment`, `data`), or a text that begins
-    /// with yes or no. A second part could say something else, and would be lost.
+    /// Parses the only part of a message: a data part (`approved` or `decision`, `node`, `comment`,
+    /// `data`), or a text that begins with yes or no. A second part could contradict it, and would
+    /// be lost.
     fn of(message: &Message) -> Result<Self, A2aError> {
         let is_blank =
             |part: &&Part| matches!(&part.content, PartContent::Text(text) if text.trim().is_empty());
@@ -266,7 +271,7 @@ impl DecisionText {
         let word = first.to_lowercase();
         let reject = NO.contains(&word.as_str());
         let approve = YES.contains(&word.as_str()) && (rest.is_empty() || rest.starts_with(COMMENT_SIGNS));
-        // A text that is neither must never pass a gate: "not yet" is not an approval.
+        // Other texts must not count as approval: "not yet" approves nothing.
         if !reject && !approve {
             return Err(undecided());
         }
@@ -295,12 +300,13 @@ impl DecisionText {
     }
 }
 
-/// Members of a data part that holds a decision. Others are refused: they would be lost.
+/// Members of a data part with a decision. Unknown members are rejected, because they would be
+/// lost.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DecisionMembers {
     approved: Option<bool>,
-    /// The word of the REST API, in place of `approved`.
+    /// The REST API's alternative to `approved`.
     decision: Option<DecisionKind>,
     node: Option<String>,
     comment: Option<String>,
@@ -344,7 +350,7 @@ mod tests {
             None,
             false,
         );
-        // A part without a word says nothing.
+        // A blank part contains no decision.
         let parts = vec![Part::text(" "), Part::text("no")];
         assert!(DecisionText::of(&Message::user("m", parts)).unwrap().reject);
         let answer = json!({"approved": true, "data": {"limit": 5}});

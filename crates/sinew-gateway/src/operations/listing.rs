@@ -1,4 +1,4 @@
-//! Tasks of one caller: of one agent, or of all agents and workflows that are offered, as one list.
+//! Tasks of one caller: of one agent, or of all exposed agents and workflows in one list.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,31 +13,31 @@ use sinew_protocol::card;
 use super::target::TaskLocation;
 use super::{A2aOperations, Endpoint, OperationCall, trim_history};
 
-/// Tasks on a page that names no size.
+/// Default page size.
 const DEFAULT_PAGE: u32 = 50;
-/// The most tasks on a page.
+/// Maximum page size.
 const MAX_PAGE: u32 = 100;
-/// How long one of many agents may take to list its tasks.
+/// Time limit for each of several agents to list its tasks.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Agents that are asked at once.
+/// Maximum number of agents queried concurrently.
 const AT_ONCE: usize = 32;
-/// Comes after every id: ids are letters, digits, `-`, `_` and dots.
+/// Sorts after every id: ids consist of letters, digits, `-`, `_` and dots.
 const AFTER_ALL_IDS: &str = "~";
 
-/// A list of tasks, and the agents whose tasks it lacks because they did not answer.
+/// A list of tasks, and the agents whose tasks are missing because they did not respond.
 pub(super) struct TaskList {
     pub(super) page: TaskListResponse,
     pub(super) unheard: Vec<String>,
 }
 
-/// Answer of one of the agents that a list is made of.
+/// Response of one agent to a list request.
 enum PageOfAgent {
     Tasks(TaskListResponse),
-    /// It did not answer, for this reason.
+    /// The agent did not respond, for this reason.
     Unheard(A2aError),
 }
 
-/// Time of a task's status in milliseconds since 1970, and the id that the client sees.
+/// Time of a task's status in milliseconds since 1970, and the task's id for the client.
 type ListCursor = (u64, String);
 
 impl A2aOperations {
@@ -113,7 +113,7 @@ impl A2aOperations {
             trim_history(task, history);
         }
         let next_page_token = last.map(|(at, id)| format!("{at}~{id}")).unwrap_or_default();
-        // An empty list would say that there are no tasks.
+        // An empty list would claim that there are no tasks.
         if let Some(error) = reason.filter(|_| !is_heard) {
             return Err(error);
         }
@@ -122,7 +122,7 @@ impl A2aOperations {
         Ok(TaskList { page, unheard })
     }
 
-    /// A page of one agent. An agent that is asked alone and does not answer is an error.
+    /// Reads one agent's page. An agent that is queried alone and does not respond is an error.
     async fn page_of(
         &self,
         call: &OperationCall,
@@ -157,12 +157,12 @@ fn list_place(task: &Task) -> ListCursor {
     (at.and_then(|at| u64::try_from(at).ok()).unwrap_or(0), task.id.0.clone())
 }
 
-/// The page token by which an agent gives its tasks behind a place in the whole list.
+/// Returns the page token with which an agent returns its tasks after a position in the whole list.
 fn place_token((at, id): &ListCursor, place: &TaskLocation) -> String {
     let prefix = place.shown_prefix();
     let own = match id.strip_prefix(prefix) {
         Some(own) => own,
-        // At the same time, ids of this agent come all before or all behind the place.
+        // With equal times, all ids of this agent sort either before or after the position.
         None if prefix < id.as_str() => AFTER_ALL_IDS,
         None => "",
     };

@@ -1,5 +1,5 @@
-//! Files in messages: stored on the mesh, so that the message is small and any agent can read them. A message that is refused
-//! leaves none, so all files are prepared before the first is stored.
+//! Files in messages: stored on the mesh, so that the message is small and any agent can read them.
+//! A rejected message stores no files, so all files are prepared before the first is stored.
 
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::{ArtifactName, ExecutionId, Fault, TaskId, code};
 
-/// Owner of the files of a message: the task that the message makes.
+/// Owner of a message's files: the task that the message creates.
 pub(super) struct FileOwner<'a> {
     pub(super) agent: &'a str,
     pub(super) caller: &'a str,
@@ -19,12 +19,12 @@ pub(super) struct FileOwner<'a> {
     pub(super) task: &'a TaskId,
 }
 
-/// Whether parts of a message hold bytes.
+/// Returns whether parts of a message contain bytes.
 pub(super) fn has_files(message: &Message) -> bool {
     message.parts.iter().any(|part| matches!(part.content, PartContent::Raw(_)))
 }
 
-/// Prepares files that are too large to travel within a message; their parts name the addresses.
+/// Prepares files that are too large for a message; their parts contain the addresses.
 pub(super) async fn prepare_large_files(
     mesh: &Mesh,
     owner: &FileOwner<'_>,
@@ -33,7 +33,7 @@ pub(super) async fn prepare_large_files(
     let mut prepared = Vec::new();
     for (nth, part) in message.parts.iter_mut().enumerate() {
         let PartContent::Raw(text) = &part.content else { continue };
-        // Four characters are three bytes.
+        // Four characters encode three bytes.
         if text.len() / 4 * 3 <= INLINE_LIMIT {
             continue;
         }
@@ -44,15 +44,16 @@ pub(super) async fn prepare_large_files(
     Ok(prepared)
 }
 
-/// Files of a message to a workflow that were checked and are not stored yet, and the input that the message then gives.
+/// Checked files of a message to a workflow that are not stored yet, and the resulting input.
 #[derive(Debug)]
 pub(super) struct PreparedFiles {
     pub(super) files: Vec<PreparedArtifact>,
     pub(super) input: Value,
 }
 
-/// Prepares the files of a message to a workflow. A file of JSON that comes alone is the input; other files are the member
-/// `files` of the input, each with name, media type, size, digest and address, beside the text or data.
+/// Prepares the files of a message to a workflow. A single JSON file is the input; other files
+/// become the input's member `files`, each with name, media type, size, digest and address, next to
+/// the text or data.
 pub(super) async fn prepare_files(
     mesh: &Mesh,
     owner: &FileOwner<'_>,
@@ -86,7 +87,7 @@ pub(super) async fn prepare_files(
     Ok(PreparedFiles { files, input })
 }
 
-/// Prepares a file of JSON that is the input.
+/// Prepares a JSON file that is the input.
 async fn prepare_input(
     mesh: &Mesh,
     owner: &FileOwner<'_>,
@@ -119,7 +120,7 @@ async fn prepare_part(
     prepared.map_err(|error| bad(nth, &error.to_string()))
 }
 
-/// Puts the list of files beside the text or data of the message, and gives the input that they make together.
+/// Adds the list of files to the text or data of the message, and returns the resulting input.
 fn give_files(message: &mut Message, files: Vec<Value>) -> Result<Value, A2aError> {
     message.parts.retain(|part| !matches!(part.content, PartContent::Raw(_)));
     let mut input = match message.parts.iter().find_map(part_data) {
@@ -143,7 +144,7 @@ fn give_files(message: &mut Message, files: Vec<Value>) -> Result<Value, A2aErro
     Ok(input)
 }
 
-/// The bytes of base64, in any of its alphabets.
+/// Decodes base64 in any of its alphabets.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let text = text.as_bytes();
     [BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD].iter().find_map(|form| form.decode(text).ok())

@@ -1,7 +1,9 @@
-//! The operations of A2A on a mesh, without any transport: the one interface below JSON-RPC and REST.
+//! The A2A operations on a mesh, independent of a transport: the interface shared by JSON-RPC and
+//! REST.
 //!
-//! A call names an endpoint: the whole mesh, or one agent. The agent's own A2A endpoint on the mesh does the work, asked
-//! under the caller's name, so it decides what this caller may see. Streams of workflows are read from the facts.
+//! A call names an endpoint: the whole mesh, or one agent. The agent's own A2A endpoint on the mesh
+//! does the work under the caller's name, so it decides what this caller may see. Streams of
+//! workflows are read from the facts.
 
 mod client_input;
 mod decision;
@@ -45,9 +47,9 @@ pub(crate) use questions::{OpenQuestion, QuestionAnswer};
 pub use stream::{StreamItem, TaskStream};
 pub use target::{Endpoint, SKILL_EXTENSION};
 
-/// Longest id, name or token of a client that is looked at.
+/// Maximum length of a client's id, name or token that is processed.
 const MAX_TEXT: usize = 512;
-/// Executions whose workflow is remembered.
+/// Maximum number of executions whose workflow is cached.
 const MAX_REMEMBERED: u64 = 10_000;
 
 /// One call of an operation: its caller, and its endpoint.
@@ -57,15 +59,16 @@ pub struct OperationCall {
     pub caller: Token,
     /// Role of the caller.
     pub role: AccessRole,
-    /// Id of the key that the caller has; `None` for a caller without key.
+    /// Id of the caller's key; `None` for a caller without key.
     pub key: Option<Token>,
-    /// Endpoint that the call came to.
+    /// Endpoint of the call.
     pub endpoint: Endpoint,
-    /// Extensions that the client asked for, by URI.
+    /// Extensions that the client requested, by URI.
     pub extensions: Vec<String>,
     /// Trace of the request.
     pub trace: TraceParent,
-    /// Number of the last event that the client has of a stream; None for a stream from the beginning.
+    /// Number of the last event of a stream that the client has; `None` for a stream from the
+    /// beginning.
     pub last_event: Option<u64>,
 }
 
@@ -74,24 +77,24 @@ pub struct OperationCall {
 pub enum OperationReply {
     /// One JSON value.
     Value(Box<RawValue>),
-    /// One JSON value that lacks what some agents did not answer in time.
+    /// One JSON value without the data of agents that did not answer in time.
     Incomplete {
-        /// The value.
+        /// The incomplete value.
         value: Box<RawValue>,
-        /// Names of the agents.
+        /// Names of the agents that did not answer.
         unheard: Vec<String>,
     },
     /// Events until the task ends.
     Stream(TaskStream),
 }
 
-/// The operations of A2A on a mesh, or on a part of it. Clones share it.
+/// The A2A operations on a mesh, or on a part of it. Clones share state.
 #[derive(Clone)]
 pub struct A2aOperations {
     shared: Arc<OperationsState>,
-    /// Patterns that names must match beside those of the gateway; `None` for every name.
+    /// Patterns that names must match in addition to those of the gateway; `None` for every name.
     only: Option<Arc<[String]>>,
-    /// Caller whose executions alone are open; `None` for those of every caller.
+    /// Only this caller's executions are accessible; `None` for those of every caller.
     owner: Option<Token>,
 }
 
@@ -101,20 +104,20 @@ struct OperationsState {
     logs: TaskEventHub,
     exposed: Vec<String>,
     default_agent: Option<String>,
-    /// How long a blocking call waits for the end of its task.
+    /// How long a blocking call waits for its task to end.
     blocking: Duration,
-    /// How long an agent may say nothing to a message before its task is looked for.
+    /// How long an agent may leave a message unanswered before its task is looked up.
     agent_silence: Duration,
     slow_client: Duration,
-    /// Reaches webhooks of callers; `None` where they cannot be stored.
+    /// Client for webhooks of callers; `None` if they cannot be stored.
     webhooks: Option<WebClient>,
-    /// Workflows of executions that were asked for. An execution never changes its workflow.
+    /// Workflows of requested executions. An execution never changes its workflow.
     workflow_of: moka::sync::Cache<ExecutionId, Arc<str>>,
-    /// Callers of executions that were asked for: of a sub-workflow, the caller of the execution that began it.
+    /// Callers of requested executions; for a sub-workflow, the caller of the outermost execution.
     caller_of: moka::sync::Cache<ExecutionId, Token>,
 }
 
-/// Parameters whose member `tenant` was not read yet.
+/// Parameters whose member `tenant` is not parsed yet.
 #[derive(serde::Deserialize)]
 struct TenantParams {
     #[serde(default)]
@@ -122,12 +125,12 @@ struct TenantParams {
 }
 
 impl A2aOperations {
-    /// The operations on the mesh of this client.
+    /// Creates the operations on the mesh of this client.
     pub fn new(client: Client, options: &GatewayOptions) -> Self {
         Self::with_webhooks(client, options, None)
     }
 
-    /// The same for callers who may leave webhooks, which this client reaches.
+    /// Creates the operations for callers who may configure webhooks, which this client reaches.
     pub(crate) fn with_webhooks(
         client: Client,
         options: &GatewayOptions,
@@ -149,8 +152,8 @@ impl A2aOperations {
         Self { shared, only: None, owner: None }
     }
 
-    /// The same operations on what a caller may see: the workflows and agents that its patterns match, and the executions of
-    /// its scope.
+    /// Limits the operations to what a caller may see: the workflows and agents that match its
+    /// patterns, and the executions of its scope.
     pub(crate) fn limited_to(&self, caller: &CallerIdentity) -> Self {
         let is_whole = caller.patterns.iter().any(|pattern| pattern == "*");
         let only = (!is_whole).then(|| Arc::clone(&caller.patterns));
@@ -158,27 +161,27 @@ impl A2aOperations {
         Self { shared: Arc::clone(&self.shared), only, owner }
     }
 
-    /// The client of the mesh, under the gateway's own name.
+    /// Returns the client of the mesh, under the gateway's own name.
     pub(crate) fn client(&self) -> &Client {
         &self.shared.client
     }
 
-    /// Namespace of the mesh.
+    /// Returns the mesh's namespace.
     pub fn mesh_namespace(&self) -> &str {
         self.shared.client.mesh().namespace()
     }
 
-    /// Whether the events of a task are stored, so that each can be read again.
+    /// Returns whether the events of a task are stored, so that they can be read again.
     pub(crate) fn stores_events_of(&self, agent: &str) -> bool {
         self.is_workflow(agent)
     }
 
-    /// Whether callers may leave webhooks for their tasks.
+    /// Returns whether callers may configure webhooks for their tasks.
     pub(crate) fn pushes(&self) -> bool {
         self.shared.webhooks.is_some()
     }
 
-    /// Performs an operation. `params` is a JSON object, read as the operation's own type.
+    /// Performs an operation. `params` is a JSON object, parsed as the operation's own type.
     pub async fn perform(
         &self,
         call: &OperationCall,
@@ -235,7 +238,8 @@ impl A2aOperations {
         }
     }
 
-    /// A mesh is one tenant, and its namespace is the tenant's name. Another tenant is as absent as an unknown task.
+    /// A mesh is one tenant, named by its namespace. Another tenant is reported like an unknown
+    /// task.
     pub(crate) fn check_tenant(&self, params: &RawValue) -> Result<(), A2aError> {
         let TenantParams { tenant } = read_params(params)?;
         match tenant.as_deref() {
@@ -266,7 +270,7 @@ impl A2aOperations {
         let cancelled = self.ask_for_task(call, &place, CoreMethod::CancelTask, &wanted).await;
         let mut task: Task = match cancelled {
             Ok(reply) => reply.read()?,
-            // A cancellation whose answer was lost is known by its effect.
+            // If the response to a cancellation was lost, its effect shows that it succeeded.
             Err(error) => match self.task_of_peer(call, &place).await {
                 Ok(found) if found.task.status.state == TaskState::Canceled && error.was_repeated => {
                     found.task
@@ -279,7 +283,7 @@ impl A2aOperations {
     }
 }
 
-/// The role that an operation needs.
+/// Returns the role that an operation needs.
 pub(crate) fn role_for(method: CoreMethod) -> AccessRole {
     match method {
         CoreMethod::GetTask
@@ -292,7 +296,7 @@ pub(crate) fn role_for(method: CoreMethod) -> AccessRole {
     }
 }
 
-/// Refuses an operation that the caller's role does not cover.
+/// Rejects an operation that exceeds the caller's role.
 fn check_role(call: &OperationCall, method: CoreMethod) -> Result<(), A2aError> {
     let needed = role_for(method);
     if call.role >= needed {
@@ -302,12 +306,12 @@ fn check_role(call: &OperationCall, method: CoreMethod) -> Result<(), A2aError> 
     Err(error_of(&Fault::invalid(code::GATEWAY_CALLER_NOT_ALLOWED.as_str(), text)))
 }
 
-/// Whether a blocking call is answered with a task in this state.
+/// Returns whether a blocking call returns a task in this state.
 fn is_settled(state: TaskState) -> bool {
     is_terminal(state) || matches!(state, TaskState::InputRequired | TaskState::AuthRequired)
 }
 
-/// Leaves the newest messages of a task's history; None leaves them all.
+/// Keeps the newest messages of a task's history; `None` keeps all.
 fn trim_history(task: &mut Task, most: Option<u32>) {
     let Some(most) = most.map(|most| most as usize) else { return };
     match &mut task.history {
@@ -322,7 +326,7 @@ fn read_params<T: DeserializeOwned>(params: &RawValue) -> Result<T, A2aError> {
         .map_err(|error| A2aError::invalid_params(short(&error.to_string(), 300)))
 }
 
-/// A value under the name of its kind, as `SendMessageResponse` and `StreamResponse` have it.
+/// A value under the name of its kind, as in `SendMessageResponse` and `StreamResponse`.
 #[derive(Serialize)]
 struct NamedTask<'a> {
     task: &'a Task,
@@ -332,7 +336,7 @@ fn named_task(task: &Task) -> Box<RawValue> {
     raw(&NamedTask { task })
 }
 
-/// A text of a client, bounded and without control characters.
+/// Truncates a client's text and removes control characters.
 pub(crate) fn short(text: &str, most: usize) -> String {
     text.chars().filter(|c| !c.is_control()).take(most).collect()
 }

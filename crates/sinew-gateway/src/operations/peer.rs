@@ -1,4 +1,4 @@
-//! Requests to the A2A endpoint of an agent on the mesh, under the caller's name.
+//! Requests to an agent's A2A endpoint on the mesh, under the caller's name.
 
 use std::time::Duration;
 
@@ -16,40 +16,43 @@ use tokio::time::Instant;
 use super::target::TaskLocation;
 use super::{A2aOperations, OperationCall, short};
 
-/// How long one request waits for its answer. Executors answer again when asked again, so a lost answer costs no more.
+/// Time limit for the response to one request. Executors answer a repeated request again, so a lost
+/// response costs no more.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long an endpoint that nobody serves is asked again: executors open it soon after a start or a takeover.
+/// How long a request without responders is retried: executors subscribe soon after a start or
+/// takeover.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Milliseconds after which a client may repeat what the mesh did not answer.
+/// Milliseconds after which a client may retry a request that the mesh did not answer.
 const RETRY_AFTER_MS: u64 = 1_000;
-/// Time between two requests to an endpoint that nobody serves.
+/// Delay between two attempts to reach an endpoint without responders.
 const OPENING_PAUSE: Duration = Duration::from_millis(100);
-/// Requests about a task of an agent, each of which may reach another replica. Replicas ask each other for a task that they do
-/// not know; those of an older version, or without the right to it, do not.
+/// Maximum number of requests for a task of an agent, each of which may reach another replica.
+/// Replicas query each other for unknown tasks; those of an older version, or without permission,
+/// do not.
 pub(super) const REPLICA_TRIES: usize = 4;
 
-/// Answer of an agent.
+/// Response of an agent.
 #[derive(Debug)]
 pub(super) struct PeerReply {
     result: Box<RawValue>,
-    /// Number of the last event that the result contains.
+    /// Number of the last event that the result includes.
     pub(super) seq: Option<u64>,
 }
 
-/// A task with the number of the last event that it contains.
+/// A task with the number of the last event that it includes.
 #[derive(Debug)]
 pub(super) struct NumberedTask {
     pub(super) task: Task,
     pub(super) seq: Option<u64>,
 }
 
-/// Refusal of an agent, or the reason why it was not heard.
+/// Error of an agent, or the reason why no response arrived.
 #[derive(Debug)]
 pub(super) struct PeerError {
     error: A2aError,
-    /// Whether the request was sent more than once, so that an earlier one may have been done.
+    /// Whether the request was sent more than once, so that an earlier one may have been processed.
     pub(super) was_repeated: bool,
-    /// Whether the agent may have been asked and has not answered.
+    /// Whether the agent may have received the request and did not respond.
     pub(super) is_silent: bool,
 }
 
@@ -60,20 +63,20 @@ impl From<PeerError> for A2aError {
 }
 
 impl PeerError {
-    /// The error of work that was asked for. What an agent says after an earlier request that nobody answered tells nothing
-    /// of what became of that request.
+    /// Returns the error of requested work. A response to a repeated request reveals nothing about
+    /// the result of an earlier, unanswered one.
     pub(super) fn of_work(self) -> A2aError {
         if self.was_repeated { unanswered(self.error) } else { self.error }
     }
 
-    /// The error of A2A.
+    /// Returns the A2A error code.
     pub(super) fn code(&self) -> ErrorCode {
         self.error.code
     }
 }
 
 impl PeerReply {
-    /// The result as its type.
+    /// Parses the result as its type.
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, A2aError> {
         serde_json::from_str(self.result.get()).map_err(|error| {
             let text = format!("cannot read the agent's response: {}", short(&error.to_string(), 300));
@@ -82,7 +85,7 @@ impl PeerReply {
     }
 }
 
-/// The result of a JSON-RPC answer, which stays text.
+/// The result of a JSON-RPC response, left unparsed.
 #[derive(Deserialize)]
 struct ResultMember<'a> {
     #[serde(borrow, default)]
@@ -90,7 +93,7 @@ struct ResultMember<'a> {
 }
 
 impl A2aOperations {
-    /// Asks an agent once, for at most `timeout`.
+    /// Calls an agent once, for at most `timeout`.
     pub(super) async fn ask_once(
         &self,
         call: &OperationCall,
@@ -108,7 +111,8 @@ impl A2aOperations {
         ask_peer(&mesh, agent, method, headers, params, timeout).await
     }
 
-    /// Asks again while no answer comes, for at most the time of a blocking call. Only for requests that may be repeated.
+    /// Calls an agent repeatedly until it responds, at most for the time of a blocking call. For
+    /// repeatable requests only.
     pub(super) async fn ask_again(
         &self,
         call: &OperationCall,
@@ -121,7 +125,7 @@ impl A2aOperations {
         loop {
             let left = until.saturating_duration_since(Instant::now()).max(OPENING_PAUSE);
             match self.ask_once(call, agent, method, params, REQUEST_TIMEOUT.min(left)).await {
-                // With an observer on all subjects, NATS does not report that there are no
+                // If an observer subscribes to all subjects, NATS does not report the lack of
                 // responders: the card decides.
                 Err(error) if error.is_silent && self.is_gone(agent) => {
                     let error = mesh_failed(&MeshError::NobodyAnswers { what: format!("agent {agent}") });
@@ -136,13 +140,13 @@ impl A2aOperations {
         }
     }
 
-    /// Whether an agent has no card any more, or has not announced itself for a while.
+    /// Returns whether an agent has no card, or has not announced itself for a while.
     fn is_gone(&self, agent: &str) -> bool {
         let cards = &self.shared.cards;
         !self.is_workflow(agent) && cards.age(agent).is_none_or(|age| age > CARD_LATE_AFTER)
     }
 
-    /// Asks the agent of a task, as often as another replica may know the task that one does not.
+    /// Calls the agent of a task, and retries while another replica may know the task.
     pub(super) async fn ask_for_task(
         &self,
         call: &OperationCall,
@@ -161,7 +165,7 @@ impl A2aOperations {
         }
     }
 
-    /// The caller's task as its agent has it now.
+    /// Returns the caller's task in its current state.
     pub(super) async fn task_of_peer(
         &self,
         call: &OperationCall,
@@ -173,7 +177,7 @@ impl A2aOperations {
     }
 }
 
-/// Asks an agent under the name of this connection's caller, once, for at most `timeout`.
+/// Calls an agent once, under the name of this connection's caller, for at most `timeout`.
 pub(super) async fn ask_peer(
     mesh: &Mesh,
     agent: &str,
@@ -191,7 +195,7 @@ pub(super) async fn ask_peer(
         let asked =
             mesh.services().call_rpc(agent, method.as_str(), headers.clone(), body.clone(), timeout).await;
         match asked {
-            // The request reached no one, so it may be sent again.
+            // The request reached no responder, so it can be sent again.
             Err(MeshError::NobodyAnswers { .. }) if Instant::now() < until => {
                 tokio::time::sleep(OPENING_PAUSE).await;
             }
@@ -216,8 +220,8 @@ pub(super) async fn ask_peer(
     }
 }
 
-/// The error of a request that may have been taken, though its agent did not answer, and `later` says nothing of it. Words of
-/// the agent about the request itself stay as they are.
+/// Returns the error of a request that may have been accepted although its agent did not respond,
+/// if `later` reveals nothing about it. Errors of the agent about the request itself are unchanged.
 pub(super) fn unanswered(later: A2aError) -> A2aError {
     let says_nothing =
         later.code == ErrorCode::TaskNotFound || fault_of(&later).code == code::NOBODY_ANSWERS.as_str();
@@ -228,7 +232,7 @@ pub(super) fn unanswered(later: A2aError) -> A2aError {
     error_of(&Fault::error(code::NO_ANSWER_ON_MESH.as_str(), text))
 }
 
-/// A failure of the mesh as an error of A2A.
+/// Converts an error of the mesh to an A2A error.
 pub(crate) fn mesh_failed(error: &MeshError) -> A2aError {
     let fault = match error {
         MeshError::TooLarge { .. } => Fault::invalid(error.code(), error.to_string()),
@@ -244,7 +248,7 @@ pub(crate) fn mesh_failed(error: &MeshError) -> A2aError {
     error_of(&fault)
 }
 
-/// A failure of the client as an error of A2A.
+/// Converts an error of the client to an A2A error.
 pub(super) fn client_failed(error: &ClientError) -> A2aError {
     match error {
         ClientError::Mesh(error) => mesh_failed(error),
@@ -256,7 +260,7 @@ pub(super) fn client_failed(error: &ClientError) -> A2aError {
     }
 }
 
-/// A code that has a page; the general one for any other text.
+/// Returns a documented code, or the general code for any other text.
 fn known(code: &str) -> String {
     let known = code::page(code).map(|_| code.to_owned());
     known.unwrap_or_else(|| code::AGENT_REFUSED_A2A_OPERATION.as_str().to_owned())

@@ -1,4 +1,5 @@
-//! Webhooks that callers leave for their tasks: stored on the mesh, so that any gateway delivers.
+//! Webhooks that callers configure for their tasks: stored on the mesh, so that any gateway
+//! delivers.
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -18,23 +19,24 @@ use super::target::TaskLocation;
 use super::{A2aOperations, Endpoint, MAX_TEXT, OperationCall, short};
 use crate::push_address::webhook_problem;
 
-/// Webhooks of one task.
+/// Maximum number of webhooks per task.
 const MAX_CONFIGS: usize = 16;
-/// Bytes of an address, and of credentials.
+/// Maximum length of an address, and of credentials.
 const MAX_URL: usize = 2_048;
 const MAX_CREDENTIALS: usize = 8_192;
 
-/// Way on which a config came.
+/// How a config was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PushOrigin {
-    /// By itself: a webhook that was given up begins anew.
+    /// In its own request: a webhook whose delivery was abandoned starts again.
     Request,
-    /// With a message, which may be sent again: a webhook that is there stays as it is, also one that has ended.
+    /// With a message, which may be repeated: an existing webhook is unchanged, even if it has
+    /// ended.
     Message,
 }
 
 impl A2aOperations {
-    /// Stores a webhook for a task of the caller, in place of one with the same id.
+    /// Stores a webhook for a task of the caller, replacing one with the same id.
     pub(super) async fn create_push(
         &self,
         call: &OperationCall,
@@ -43,7 +45,7 @@ impl A2aOperations {
         let shown = config.task_id.clone().filter(|id| !id.is_empty());
         let shown = shown.ok_or_else(|| A2aError::invalid_params("taskId: expected a task id"))?;
         let place = self.locate(call, &shown).await?;
-        // The agent says whether this caller may see the task.
+        // The agent decides whether this caller may see the task.
         self.task_of_peer(call, &place).await?;
         self.store_push(call, &place, (&shown, PushOrigin::Request), config).await
     }
@@ -59,7 +61,7 @@ impl A2aOperations {
         self.check_push(&config)?;
         let others = self.pushes_of(call, place).await?;
         let id = config.id.take().filter(|id| !id.is_empty());
-        // A message that is sent again brings the same webhook, not one more.
+        // A repeated message must not create another webhook.
         let id = id.unwrap_or_else(|| derived_id(call, place, &config.url));
         let known = others.iter().map(|(known, _)| known).find(|known| known.config["id"] == id.as_str());
         if known.is_none() && others.len() >= MAX_CONFIGS {
@@ -83,7 +85,7 @@ impl A2aOperations {
             shown_task: shown.to_owned(),
             is_mesh_endpoint: call.endpoint == Endpoint::Mesh,
             config,
-            // Everything that has happened to the task is told: it may have ended meanwhile.
+            // Deliveries start with the first event, because the task may already have ended.
             delivered: 0,
             attempts: 0,
             unread: 0,
@@ -98,7 +100,7 @@ impl A2aOperations {
         Ok(raw(&record.config))
     }
 
-    /// Refuses a webhook that could not be delivered to, or not safely.
+    /// Rejects a webhook that could not be delivered to, or not safely.
     pub(super) fn check_push(&self, config: &TaskPushNotificationConfig) -> Result<(), A2aError> {
         let Some(web) = &self.shared.webhooks else {
             let text =
@@ -161,7 +163,8 @@ impl A2aOperations {
         let place = self.locate(call, &params.task_id).await?;
         match self.own_push(call, &place, &params.id).await {
             Ok(_) => {}
-            // Deleting is done already; whether the caller may see the task is still asked.
+            // The webhook is already deleted; the agent still decides whether the caller may see
+            // the task.
             Err(error) if error.code == ErrorCode::TaskNotFound => {
                 self.task_of_peer(call, &place).await?;
                 return Ok(raw(&json!({})));
@@ -174,14 +177,14 @@ impl A2aOperations {
         Ok(raw(&json!({})))
     }
 
-    /// A webhook of the caller.
+    /// Returns a webhook of the caller.
     async fn own_push(
         &self,
         call: &OperationCall,
         place: &TaskLocation,
         id: &str,
     ) -> Result<(PushSubscription, u64), A2aError> {
-        // The specification has one code for a task and for a config that is not there.
+        // The specification has one code for an unknown task and an unknown config.
         let absent = || {
             let text = format!("Push notification config not found: {}", short(id, 64));
             A2aError::new(ErrorCode::TaskNotFound, text)
@@ -192,7 +195,7 @@ impl A2aOperations {
         read(&stored).filter(|(record, _)| record.caller == call.caller).ok_or_else(absent)
     }
 
-    /// The webhooks of the caller for a task.
+    /// Returns the caller's webhooks for a task.
     async fn pushes_of(
         &self,
         call: &OperationCall,
@@ -214,7 +217,7 @@ impl A2aOperations {
     }
 }
 
-/// Id of a config that came without one: the same for the same task, caller and address.
+/// Derives the id of a config without one from task, caller and address.
 fn derived_id(call: &OperationCall, place: &TaskLocation, url: &str) -> String {
     let parts = [place.agent.as_ref(), place.id.as_str(), call.caller.as_str(), url];
     sha256(parts.join("\n").as_bytes())[..32].to_owned()

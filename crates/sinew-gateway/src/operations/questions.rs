@@ -1,4 +1,4 @@
-//! Questions that a workflow asks persons now, answered one by one, and tasks as other front ends need them.
+//! Open questions of a workflow to people, answered one by one, and tasks for other front ends.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -16,12 +16,12 @@ use super::peer::{client_failed, mesh_failed};
 use super::target::TaskLocation;
 use super::{A2aOperations, Endpoint, OperationCall, is_settled};
 
-/// Member of a question's data: the schema of its answer.
+/// Member of a question's data with the schema of its answer.
 const ANSWER_SCHEMA: &str = "answer_schema";
-/// Time between two looks at the task of an agent.
+/// Interval of queries for an agent's task.
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// A question of a workflow that nobody has answered.
+/// An unanswered question of a workflow.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OpenQuestion {
     /// Node that asks.
@@ -30,7 +30,8 @@ pub(crate) struct OpenQuestion {
     pub(crate) activation: u32,
     /// Text for the person.
     pub(crate) prompt: String,
-    /// JSON Schema of the answer, if the question has one: an object of texts, numbers, booleans and choices.
+    /// JSON Schema of the answer, if the question has one: an object of strings, numbers, booleans
+    /// and choices.
     pub(crate) answer_schema: Option<Value>,
 }
 
@@ -41,31 +42,32 @@ pub(crate) struct QuestionAnswer {
     pub(crate) node: String,
     /// Activation of the node.
     pub(crate) activation: u32,
-    /// Whether the person says yes.
+    /// Whether the person approves.
     pub(crate) approved: bool,
-    /// Answer beside the yes; null if there is none.
+    /// Answer in addition to the approval; null if there is none.
     pub(crate) data: Value,
     pub(crate) comment: Option<String>,
 }
 
 impl A2aOperations {
-    /// How long a blocking call waits.
+    /// Returns how long a blocking call waits.
     pub(crate) fn blocking_timeout(&self) -> std::time::Duration {
         self.shared.blocking
     }
 
-    /// A live view of the agents of the mesh, offered or not.
+    /// Returns a live view of the mesh's agents, exposed or not.
     pub(crate) fn cards(&self) -> Cards {
         self.shared.cards.clone()
     }
 
-    /// The offered agent or workflow with this token.
+    /// Returns the exposed agent or workflow with this token.
     pub(crate) fn card_by_token(&self, token: &str) -> Option<sinew_protocol::a2a::AgentCard> {
         let announced = self.shared.cards.by_token(&Token::parse(token).ok()?)?;
         self.offers(&announced.card.name).then(|| announced.card.clone())
     }
 
-    /// Id of the task that a message to an agent makes, as clients of the whole mesh see it.
+    /// Returns the id of the task that a message to an agent creates, as clients of the whole mesh
+    /// see it.
     pub(crate) fn task_of_message(&self, call: &OperationCall, agent: &str, message: &str) -> String {
         if self.is_workflow(agent) {
             return ExecutionId::of(self.mesh_namespace(), call.caller.as_str(), message).to_string();
@@ -75,7 +77,7 @@ impl A2aOperations {
         format!("{}{task}", place.shown_prefix())
     }
 
-    /// The agent or workflow that has a task of this caller, and the task as it is now.
+    /// Returns the agent or workflow of a task of this caller, and the task's current state.
     pub(crate) async fn find_task(&self, call: &OperationCall, id: &str) -> Result<(String, Task), A2aError> {
         let place = self.locate(call, id).await?;
         let mut task = self.task_of_peer(call, &place).await?.task;
@@ -83,7 +85,8 @@ impl A2aOperations {
         Ok((place.agent.to_string(), task))
     }
 
-    /// A task of this caller once it has ended or waits for somebody, or as it is after the time of a blocking call.
+    /// Returns a task of this caller after it has ended or needs input, or in its state after the
+    /// time of a blocking call.
     pub(crate) async fn settled_task(&self, call: &OperationCall, id: &str) -> Result<Task, A2aError> {
         let place = self.locate(call, id).await?;
         let until = tokio::time::Instant::now() + self.shared.blocking;
@@ -101,7 +104,8 @@ impl A2aOperations {
         }
     }
 
-    /// The questions that a workflow's task asks now. Agents ask in their own words, so they have none.
+    /// Returns the open questions of a workflow's task. Agents' questions are plain text, so they
+    /// have none.
     pub(crate) async fn open_questions(
         &self,
         call: &OperationCall,
@@ -125,7 +129,7 @@ impl A2aOperations {
     ) -> Result<(), A2aError> {
         super::check_role(call, CoreMethod::SendMessage)?;
         let place = self.locate(call, id).await?;
-        // The agent says whether this caller may see the task.
+        // The agent decides whether this caller may see the task.
         self.task_of_peer(call, &place).await?;
         let execution = execution_of(&place)?;
         let QuestionAnswer { node, activation, approved, data, comment } = answer;
@@ -141,7 +145,7 @@ impl A2aOperations {
         self.send_decision(call, target.unwrap_or(own), decision, &message).await
     }
 
-    /// Waits until a question is not asked any more, for at most the time of a blocking call.
+    /// Waits until a question is closed, at most for the time of a blocking call.
     pub(crate) async fn question_closed(
         &self,
         call: &OperationCall,
@@ -152,7 +156,8 @@ impl A2aOperations {
         self.wait_until(&place, |folded| !questions_of(folded).contains(question)).await
     }
 
-    /// When an execution began, in milliseconds since 1970; None for a task of an agent.
+    /// Returns when an execution started, in milliseconds since 1970, or `None` for a task of an
+    /// agent.
     pub(crate) async fn begun_at(&self, call: &OperationCall, id: &str) -> Result<Option<u64>, A2aError> {
         let place = self.locate(call, id).await?;
         if !place.is_workflow {
@@ -162,7 +167,7 @@ impl A2aOperations {
         Ok(record.map_err(|error| client_failed(&error))?.map(|record| record.meta.created))
     }
 
-    /// Bytes in the store of artifacts, for a caller who may see the task that they belong to.
+    /// Reads bytes from the artifact store for a caller who may see the task that they belong to.
     pub(crate) async fn artifact_bytes(
         &self,
         call: &OperationCall,
@@ -181,7 +186,7 @@ impl A2aOperations {
         self.stored_bytes(address, max_bytes).await
     }
 
-    /// Bytes in the store of artifacts that a task of the caller names.
+    /// Reads bytes from the artifact store that a task of the caller references.
     pub(crate) async fn stored_bytes(&self, address: &StoredAt, max_bytes: usize) -> Result<Bytes, A2aError> {
         let artifacts = self.shared.client.mesh().artifacts();
         artifacts.fetch_within(&address.to_string(), max_bytes).await.map_err(|error| match error {
@@ -194,17 +199,17 @@ impl A2aOperations {
     }
 }
 
-/// Id of an agent's task as clients of the whole mesh see it.
+/// Returns the id of an agent's task as clients of the whole mesh see it.
 fn agent_task(agent: &str, task: &TaskId) -> String {
     format!("{}.{task}", Token::of(agent))
 }
 
-/// The questions of an execution to persons.
+/// Returns the questions of an execution to people.
 fn questions_of(folded: &Execution) -> Vec<OpenQuestion> {
     let ctx = folded.ctx();
     let waits = waiting(folded.state());
     let question = |wait: &sinew_engine::OpenWait| match (&wait.what, wait.act) {
-        // An answer to it is passed on.
+        // An answer to it is passed on to the callee.
         (WaitingFor::CalleePerson { wait, .. }, Some(activation)) if wait.execution.is_some() => {
             Some(OpenQuestion {
                 node: ctx.node_of(activation).id.clone(),

@@ -26,13 +26,14 @@ use super::stream::{StreamStart, TaskStream};
 use super::target::TaskLocation;
 use super::{A2aOperations, MAX_TEXT, OperationCall, is_settled, named_task, short, trim_history};
 
-/// Time between two looks at the task of an agent that did not answer.
+/// Interval of queries for the task of an agent that did not respond.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Bytes of a request around its parameters, with its headers.
+/// Size of a request without its parameters, with its headers.
 const ENVELOPE_BYTES: usize = 16 << 10;
 
 impl A2aOperations {
-    /// Sends a message and waits until its task has ended or waits for somebody, unless the client wants it at once.
+    /// Sends a message and waits until its task has ended or needs input, unless the client wants
+    /// an immediate response.
     pub(super) async fn send(
         &self,
         call: &OperationCall,
@@ -53,7 +54,8 @@ impl A2aOperations {
             let (place, answer) = self.begin(call, agent, &params).await?;
             return Ok(show_answer(&place, answer, history));
         };
-        // The task has to be there before its webhook is stored, and the webhook before the task is waited for.
+        // The task must exist before its webhook is stored, and the webhook must be stored before
+        // the wait.
         let configuration = params.configuration.get_or_insert_default();
         let is_immediate = configuration.return_immediately.replace(true) == Some(true);
         let (place, answer) = self.begin(call, agent, &params).await?;
@@ -68,8 +70,8 @@ impl A2aOperations {
         Ok(named_task(&task))
     }
 
-    /// Stores the webhook that came with a message; gives the id of the task as the client sees it. `None` if the answer is
-    /// not a task.
+    /// Stores the webhook of a message and returns the id of the task as the client sees it.
+    /// Returns `None` if the response is not a task.
     async fn store_push_of(
         &self,
         call: &OperationCall,
@@ -85,7 +87,7 @@ impl A2aOperations {
         Ok(Some(shown))
     }
 
-    /// Stores the webhook that came with a message to a task, once nothing speaks against the message.
+    /// Stores the webhook of a message to a task, after the message was accepted.
     async fn store_push_beside(
         &self,
         call: &OperationCall,
@@ -97,7 +99,7 @@ impl A2aOperations {
         self.store_push(call, place, (&task.0, PushOrigin::Message), push).await.map(drop)
     }
 
-    /// Sends a message and gives what happens to its task.
+    /// Sends a message and returns the events of its task.
     pub(super) async fn send_streaming(
         &self,
         call: &OperationCall,
@@ -122,7 +124,7 @@ impl A2aOperations {
             }
             return self.stream_answer(call, place, answer, None, history);
         }
-        // The events of an agent are not stored: the gateway listens before it asks.
+        // An agent's events are not stored, so the gateway subscribes before it sends the request.
         let (execution, task) = self.own_ids(call, &agent, &params.message.id.0);
         let feed = self.shared.client.mesh().tasks().watch_progress(Some(&execution), Some(&task)).await;
         let feed = feed.map_err(|error| mesh_failed(&error))?;
@@ -134,7 +136,8 @@ impl A2aOperations {
         self.stream_answer(call, place, answer, Some(feed), history)
     }
 
-    /// Stores the files of a message on the mesh, once nothing speaks against the message. Agents get small files as they are.
+    /// Stores the files of a message on the mesh, after the message was checked. Agents get small
+    /// files inline.
     async fn store_files(
         &self,
         call: &OperationCall,
@@ -162,7 +165,8 @@ impl A2aOperations {
         Ok(())
     }
 
-    /// Refuses an input that the workflow would refuse. A workflow that the gateway cannot read decides for itself.
+    /// Rejects an input that the workflow would reject. A workflow that the gateway cannot read
+    /// checks it itself.
     async fn check_input(&self, workflow: &str, input: &Value) -> Result<(), A2aError> {
         let program = match self.shared.client.programs().meant(workflow, None).await {
             Ok(program) => program,
@@ -173,7 +177,8 @@ impl A2aOperations {
         checked.map_err(|failure| error_of(&Fault::invalid(failure.code, failure.message)))
     }
 
-    /// Starts the work that a message asks for; the answer comes when the task is settled, or at once if so asked.
+    /// Starts the work of a message. Responds when the task is settled, or immediately if
+    /// requested.
     async fn begin(
         &self,
         call: &OperationCall,
@@ -194,8 +199,9 @@ impl A2aOperations {
         Ok((place, answer))
     }
 
-    /// Asks an agent. One that does not answer is not asked to do the work again: its task is looked for instead, because
-    /// a replica of an older version would take the message for a new one.
+    /// Calls an agent. An agent that does not respond does not get the work again: its task is
+    /// looked up instead, because a replica of an older version would take a repeated message for a
+    /// new one.
     async fn send_to_agent(
         &self,
         call: &OperationCall,
@@ -206,7 +212,8 @@ impl A2aOperations {
         let until = Instant::now() + self.shared.blocking;
         let configuration = params.configuration.as_ref();
         let at_once = configuration.and_then(|wanted| wanted.return_immediately) == Some(true);
-        // Replicas of older versions know their own tasks only, so a message to a task may have to find the one that has it.
+        // Replicas of older versions know their own tasks only, so a message to a task may have to
+        // try several.
         let tries = if params.message.task_id.is_some() { REPLICA_TRIES } else { 1 };
         let mut tried = 0;
         loop {
@@ -227,7 +234,8 @@ impl A2aOperations {
         }
     }
 
-    /// A message to a task that exists: a decision that a workflow waits for, or anything to an agent.
+    /// Sends a message to an existing task: a decision that a workflow waits for, or any message to
+    /// an agent.
     async fn send_to_task(
         &self,
         call: &OperationCall,
@@ -257,8 +265,9 @@ impl A2aOperations {
         Ok(named_task(&task))
     }
 
-    /// Refuses a message to a task that has ended, or that names another context. True for a decision that was taken before: a
-    /// client whose answer was lost sends it again, whatever has become of the task.
+    /// Rejects a message to a task that has ended, or that names another context. Returns true for
+    /// a decision that was already accepted: a client that lost the response sends it again,
+    /// whatever the state of the task.
     async fn check_message_to(
         &self,
         call: &OperationCall,
@@ -273,7 +282,7 @@ impl A2aOperations {
         check_open(task).map(|()| false)
     }
 
-    /// As [`A2aOperations::send_to_task`], and gives what happens to the task from then on.
+    /// Like [`A2aOperations::send_to_task`], but returns the subsequent events of the task.
     async fn stream_to_task(
         &self,
         call: &OperationCall,
@@ -299,7 +308,7 @@ impl A2aOperations {
         self.stream_answer(call, place, answer, None, history)
     }
 
-    /// The answer as the beginning of a stream.
+    /// Returns the response as the start of a stream.
     fn stream_answer(
         &self,
         call: &OperationCall,
@@ -315,7 +324,7 @@ impl A2aOperations {
                 return Ok(TaskStream::one(show_answer(&place, answer, history)));
             }
         };
-        // The agent's word for its task is what it must be asked by.
+        // Later requests must use the agent's own task id.
         place.id.clone_from(&task.id.0);
         trim_history(&mut task, history);
         let ended = is_terminal(task.status.state);
@@ -325,7 +334,7 @@ impl A2aOperations {
         self.follow(call, place, beginning)
     }
 
-    /// Refuses a message whose client reads none of the media types that the agent writes.
+    /// Rejects a message whose client accepts none of the agent's output media types.
     fn check_modes(&self, agent: &str, params: &SendMessageRequest) -> Result<(), A2aError> {
         let Some(wanted) = params.configuration.as_ref().map(|wanted| &wanted.accepted_output_modes) else {
             return Ok(());
@@ -346,7 +355,7 @@ impl A2aOperations {
         Err(A2aError::content_type_not_supported(text))
     }
 
-    /// Refuses a call that leaves out an extension which the agent requires.
+    /// Rejects a call that omits an extension which the agent requires.
     fn check_extensions(&self, call: &OperationCall, agent: &str) -> Result<(), A2aError> {
         let Some(announced) = self.shared.cards.get(agent) else { return Ok(()) };
         let extensions = announced.card.capabilities.extensions.iter().flatten();
@@ -360,7 +369,7 @@ impl A2aOperations {
         }
     }
 
-    /// The ids of a caller's own task, which follow from the message.
+    /// Returns the ids of a caller's own task, which are derived from the message.
     pub(super) fn own_ids(&self, call: &OperationCall, agent: &str, message: &str) -> (ExecutionId, TaskId) {
         let execution = ExecutionId::of(self.mesh_namespace(), call.caller.as_str(), message);
         let activation = ActivationKey::of::<&str>(&execution, Token::of(agent).as_str(), &[], 0);
@@ -369,7 +378,7 @@ impl A2aOperations {
     }
 }
 
-/// Refuses what an executor would refuse of a message besides its input.
+/// Rejects what an executor would reject in a message, except its input.
 fn check_start(workflow: &str, execution: &ExecutionId, params: &SendMessageRequest) -> Result<(), A2aError> {
     let unreadable = |text: String| error_of(&Fault::invalid(code::CALL_INPUT_UNAVAILABLE.as_str(), text));
     let metadata = params.metadata.as_ref();
@@ -380,7 +389,7 @@ fn check_start(workflow: &str, execution: &ExecutionId, params: &SendMessageRequ
     Command::Start(Box::new(command)).check().map_err(|bad| error_of(&bad.into()))
 }
 
-/// Refuses a message that is too large for the mesh.
+/// Rejects a message that is too large for the mesh.
 fn check_size(mesh: &Mesh, params: &SendMessageRequest) -> Result<(), A2aError> {
     let limit = mesh.client().max_payload().saturating_sub(ENVELOPE_BYTES);
     let size = raw(params).get().len();
@@ -390,13 +399,13 @@ fn check_size(mesh: &Mesh, params: &SendMessageRequest) -> Result<(), A2aError> 
     Err(mesh_failed(&MeshError::TooLarge { what: "a call", size: size as u64, limit: limit as u64 }))
 }
 
-/// Answer of an agent to a message.
+/// Response of an agent to a message.
 struct PeerAnswer {
     seq: Option<u64>,
     response: SendMessageResponse,
 }
 
-/// Refuses a message to a task of another context than the message names.
+/// Rejects a message to a task of another context than the message names.
 fn check_context(task: &Task, params: &SendMessageRequest) -> Result<(), A2aError> {
     if params.message.context_id.as_ref().is_some_and(|context| *context != task.context_id) {
         return Err(A2aError::invalid_params("message.contextId: the task belongs to another context"));
@@ -404,7 +413,7 @@ fn check_context(task: &Task, params: &SendMessageRequest) -> Result<(), A2aErro
     Ok(())
 }
 
-/// Refuses a message to a task that has ended.
+/// Rejects a message to a task that has ended.
 fn check_open(task: &Task) -> Result<(), A2aError> {
     if is_terminal(task.status.state) {
         let text = "the task has ended and accepts no more messages";
@@ -416,7 +425,7 @@ fn check_open(task: &Task) -> Result<(), A2aError> {
     Ok(())
 }
 
-/// The details of an A2A error with our own code beside them.
+/// Merges the details of an A2A error with Sinew's error code.
 pub(super) fn merge_details(error: &A2aError, own: &A2aError) -> Value {
     let mut details = match error.error_info_data(None) {
         Value::Array(details) => details,
@@ -426,7 +435,7 @@ pub(super) fn merge_details(error: &A2aError, own: &A2aError) -> Value {
     Value::Array(details)
 }
 
-/// Whether a media range of a client covers a media type of an agent.
+/// Returns whether a client's media range includes an agent's media type.
 fn accepts_mode(wanted: &str, mode: &str) -> bool {
     let bare = |text: &str| text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let (wanted, mode) = (bare(wanted), bare(mode));
@@ -453,12 +462,13 @@ fn show_answer(place: &TaskLocation, answer: PeerAnswer, history: Option<u32>) -
     }
 }
 
-/// The webhook that came with a message. Agents hear nothing of it.
+/// Takes the webhook from a message; agents do not receive it.
 fn take_push(params: &mut SendMessageRequest) -> Option<TaskPushNotificationConfig> {
     params.configuration.as_mut()?.task_push_notification_config.take()
 }
 
-/// Checks a message, and takes out what concerns the gateway: the tenant, and the length of the history.
+/// Checks a message, and takes the gateway's members from it: the tenant, and the length of the
+/// history.
 fn checked(mut params: SendMessageRequest) -> Result<(SendMessageRequest, Option<u32>), A2aError> {
     check_message(&params.message, "message")?;
     let too_long = |text: &str| text.len() > MAX_TEXT;

@@ -1,4 +1,4 @@
-//! Events of a task as a stream: of a workflow from the facts, of an agent from what it tells.
+//! Task events as a stream: of a workflow from its facts, of an agent from its published events.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use super::peer::mesh_failed;
 use super::target::TaskLocation;
 use super::{A2aOperations, OperationCall, named_task, short};
 
-/// Events that wait for a client that reads slowly.
+/// Maximum number of events buffered for a slow client.
 const MAX_WAITING: usize = 16;
-/// Silence of an agent after which its task is asked for.
+/// Time without events of an agent after which its task is queried.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// One event of a stream.
@@ -25,22 +25,22 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub enum StreamItem {
     /// A `StreamResponse`.
     Event {
-        /// Number of the event in its task; None if the stream has no numbers.
+        /// Number of the event in its task; `None` if the stream has no numbers.
         seq: Option<u64>,
-        /// JSON of the event.
+        /// The event as JSON.
         body: Bytes,
     },
-    /// The stream cannot go on. No item follows.
+    /// The stream failed. No item follows.
     Failed(A2aError),
 }
 
-/// Words an event anew.
+/// Re-encodes an event.
 pub(crate) type EventMap = Box<dyn Fn(Bytes) -> Bytes + Send + Sync>;
 
-/// Events of one task until its end. Dropping it ends the work behind it.
+/// Events of one task until its end. Dropping it ends the work that produces them.
 pub struct TaskStream {
     items: mpsc::Receiver<StreamItem>,
-    /// Places among the streams that may be open, given back at the end.
+    /// Permits of an open stream, released at the end.
     places: Vec<OwnedSemaphorePermit>,
     map: Option<EventMap>,
 }
@@ -52,7 +52,7 @@ impl std::fmt::Debug for TaskStream {
 }
 
 impl TaskStream {
-    /// The next event; None after the last.
+    /// Returns the next event, or `None` after the last.
     pub async fn next(&mut self) -> Option<StreamItem> {
         match (self.items.recv().await?, &self.map) {
             (StreamItem::Event { seq, body }, Some(map)) => Some(StreamItem::Event { seq, body: map(body) }),
@@ -60,46 +60,46 @@ impl TaskStream {
         }
     }
 
-    /// The same stream with each event in other words.
+    /// Converts each event of the stream.
     pub(crate) fn mapped(mut self, map: EventMap) -> Self {
         self.map = Some(map);
         self
     }
 
-    /// The same stream, which takes these places as long as it lives.
+    /// Holds these permits as long as the stream exists.
     pub(crate) fn holding(mut self, places: Vec<OwnedSemaphorePermit>) -> Self {
         self.places = places;
         self
     }
 
-    /// A stream of one event.
+    /// Returns a stream of one event.
     pub(super) fn one(body: Box<RawValue>) -> Self {
         let (sender, items) = mpsc::channel(1);
-        // The channel has room for one.
+        // The channel has capacity for one.
         let _ = sender.try_send(StreamItem::Event { seq: None, body: bytes_of(body) });
         Self { items, places: Vec::new(), map: None }
     }
 }
 
-/// The beginning of a stream.
+/// The start of a stream.
 pub(super) struct StreamStart {
-    /// First event; None if the client has it.
+    /// First event; `None` if the client has it.
     pub(super) first: Option<Box<RawValue>>,
-    /// Number of the last event that the client has, or that the first event contains.
+    /// Number of the last event that the client has, or that the first event includes.
     pub(super) seq: u64,
-    /// Whether nothing follows.
+    /// Whether no event follows.
     pub(super) ended: bool,
-    /// Events of an agent, listened to since before the first event was made.
+    /// Events of an agent, subscribed to before the first event was created.
     pub(super) feed: Option<ProgressFeed>,
 }
 
-/// Writes a stream. A client that does not read ends it.
+/// Writes a stream, and ends it if the client does not read.
 struct StreamWriter {
     items: mpsc::Sender<StreamItem>,
     slow_client: Duration,
 }
 
-/// The client has gone, or reads too slowly.
+/// The client disconnected, or reads too slowly.
 struct ClientGone;
 
 impl StreamWriter {
@@ -113,7 +113,7 @@ impl StreamWriter {
 }
 
 impl A2aOperations {
-    /// Follows a task: from now on, or behind the event that the client has.
+    /// Subscribes to a task: from now on, or after the event that the client has.
     pub(crate) async fn subscribe(&self, call: &OperationCall, id: &str) -> Result<TaskStream, A2aError> {
         let place = self.locate(call, id).await?;
         if !place.is_workflow {
@@ -150,7 +150,7 @@ impl A2aOperations {
                 };
                 (task, reply.seq.unwrap_or(0))
             }
-            // The client's stream broke off before the end: it gets the task as it ended.
+            // The client's stream broke before the end: it gets the final task.
             Err(error) if error.code() == ErrorCode::UnsupportedOperation && call.last_event.is_some() => {
                 let found = self.task_of_peer(call, &place).await?;
                 (found.task, found.seq.unwrap_or(0))
@@ -164,14 +164,14 @@ impl A2aOperations {
         self.follow(call, place, StreamStart { first, seq, ended, feed: Some(feed) })
     }
 
-    /// The events that an agent tells of a task from now on.
+    /// Subscribes to an agent's events of a task from now on.
     async fn feed_of(&self, place: &TaskLocation) -> Result<ProgressFeed, A2aError> {
         let task = TaskId::parse(&place.id).map_err(|_| A2aError::task_not_found(short(&place.id, 64)))?;
         let feed = self.shared.client.mesh().tasks().watch_progress(None, Some(&task)).await;
         feed.map_err(|error| mesh_failed(&error))
     }
 
-    /// Goes on from the beginning of a stream until the end of its task.
+    /// Continues a stream from its start until the end of its task.
     pub(super) fn follow(
         &self,
         call: &OperationCall,
@@ -193,7 +193,8 @@ impl A2aOperations {
                 return;
             }
             let told = async {
-                // Each stream holds the one that it needs: thousands of them are open at once.
+                // Only one of the two futures is allocated per stream, because thousands are open
+                // at once.
                 match execution {
                     Some(execution) => {
                         Box::pin(operations.tell_workflow(&place, &execution, seq, &writer)).await
@@ -231,7 +232,8 @@ impl A2aOperations {
         Ok(())
     }
 
-    /// Events of agents are not stored: after a gap, silence or a lost connection the task itself says how it stands.
+    /// Events of agents are not stored: after a gap, a timeout or a lost connection, the task
+    /// itself is queried.
     async fn tell_agent(
         &self,
         call: &OperationCall,
@@ -290,7 +292,7 @@ impl A2aOperations {
         }
     }
 
-    /// The words that the executors of a workflow write, as its card says.
+    /// Returns the vocabulary of a workflow's executors, as declared by its card.
     fn vocabulary_of(&self, place: &TaskLocation) -> Vocabulary {
         let announced = self.shared.cards.get(&place.agent);
         let params = announced.as_ref().and_then(|it| extension_params(&it.card, card::DELIVERY));
@@ -309,7 +311,7 @@ fn bytes_of(json: Box<RawValue>) -> Bytes {
     Bytes::from(Box::<str>::from(json).into_string())
 }
 
-/// An event of an agent with the ids that the client knows; None if it is not an event.
+/// Returns an agent's event with the ids that the client knows, or `None` if it is not an event.
 fn shown_event(place: &TaskLocation, body: Bytes) -> Option<Bytes> {
     let mut event: StreamResponse = serde_json::from_slice(&body).ok()?;
     if !place.renames() && !body.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {

@@ -1,7 +1,8 @@
-//! The agent or workflow that a call is for, and the ids of its tasks as clients see them.
+//! The agent or workflow that a call addresses, and the ids of its tasks as clients see them.
 //!
-//! On the endpoint of one agent, ids are the agent's own. On the endpoint of the mesh, the id of a workflow's task is the
-//! execution, and the id of an agent's task is `AGENT.TASK`: any gateway finds the task by the id alone.
+//! At the endpoint of one agent, ids are the agent's own. At the endpoint of the mesh, a workflow's
+//! task has the id of the execution, and an agent's task has the id `AGENT.TASK`: any gateway finds
+//! the task by its id alone.
 
 use std::sync::Arc;
 
@@ -16,14 +17,14 @@ use sinew_protocol::{ExecutionId, Fault, Token, code};
 use super::peer::mesh_failed;
 use super::{A2aOperations, MAX_TEXT, OperationCall, OperationsState, short};
 
-/// Extension URI: a message to a whole mesh names the skill that it is for.
+/// Extension URI: a message to a whole mesh names its skill.
 pub const SKILL_EXTENSION: &str = "https://github.com/sinew-mesh/sinew/a2a/extensions/skill/v1";
-/// Executions around a sub-workflow that are looked through for its caller.
+/// Maximum number of parent executions searched for the caller of a sub-workflow.
 const MAX_PARENTS: usize = 64;
-/// Skills that an error names.
+/// Maximum number of skills that an error names.
 const MAX_NAMED_SKILLS: usize = 20;
 
-/// The endpoint that a call came to.
+/// The endpoint of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// The whole mesh; its skills are workflows and agents.
@@ -32,16 +33,16 @@ pub enum Endpoint {
     Agent(String),
 }
 
-/// A task, and the agent that has it.
+/// A task and its agent.
 #[derive(Clone, Debug)]
 pub(super) struct TaskLocation {
     /// Agent or workflow.
     pub(super) agent: Arc<str>,
-    /// Whether the agent is a workflow, whose task has the id of its execution.
+    /// Whether the agent is a workflow, whose tasks have the ids of their executions.
     pub(super) is_workflow: bool,
-    /// Id that the agent knows.
+    /// Id known to the agent.
     pub(super) id: String,
-    /// Text before the id in what the client sees, with its dot.
+    /// Prefix of the id for clients, including its dot.
     prefix: String,
 }
 
@@ -54,7 +55,7 @@ impl TaskLocation {
         Self { agent, is_workflow, id, prefix }
     }
 
-    /// Gives a task the id that the client knows.
+    /// Replaces the id of a task by the one that the client knows.
     pub(super) fn show(&self, task: &mut Task) {
         if self.prefix.is_empty() {
             return;
@@ -64,14 +65,14 @@ impl TaskLocation {
         messages.for_each(|message| self.show_in_message(message));
     }
 
-    /// Gives a message the id of the task that the client knows.
+    /// Replaces the task id in a message by the one that the client knows.
     pub(super) fn show_in_message(&self, message: &mut Message) {
         if let Some(task) = &mut message.task_id {
             task.0.insert_str(0, &self.prefix);
         }
     }
 
-    /// Gives an event the id of the task that the client knows.
+    /// Replaces the task id in an event by the one that the client knows.
     pub(super) fn show_in_event(&self, event: &mut StreamResponse) {
         if self.prefix.is_empty() {
             return;
@@ -90,30 +91,31 @@ impl TaskLocation {
         }
     }
 
-    /// Text before the ids of this agent in what the client sees.
+    /// Returns the prefix of this agent's ids for clients.
     pub(super) fn shown_prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// Whether clients see ids other than those of the agent.
+    /// Returns whether clients see other ids than the agent.
     pub(super) fn renames(&self) -> bool {
         !self.prefix.is_empty()
     }
 }
 
 impl A2aOperations {
-    /// Whether this gateway offers an agent or workflow of this name.
+    /// Returns whether this gateway exposes an agent or workflow with this name.
     pub fn offers(&self, name: &str) -> bool {
         let matches = |patterns: &[String]| patterns.iter().any(|pattern| matches_pattern(pattern, name));
         matches(&self.shared.exposed) && self.only.as_deref().is_none_or(matches)
     }
 
-    /// Whether the gateway offers every workflow and agent, to callers who may see them all.
+    /// Returns whether the gateway exposes every workflow and agent to callers who may see all of
+    /// them.
     pub(crate) fn exposes_everything(&self) -> bool {
         self.shared.exposed.iter().any(|pattern| pattern == "*")
     }
 
-    /// Whether every workflow and agent is offered.
+    /// Returns whether every workflow and agent is exposed.
     pub(crate) fn offers_every_name(&self) -> bool {
         self.exposes_everything() && self.only.is_none()
     }
@@ -123,22 +125,22 @@ impl A2aOperations {
         self.only.as_deref()
     }
 
-    /// Whether every workflow and agent is offered, with the executions of every caller.
+    /// Returns whether every workflow and agent is exposed, with the executions of every caller.
     pub(crate) fn offers_everything(&self) -> bool {
         self.offers_every_name() && self.owner.is_none()
     }
 
-    /// Caller whose executions alone are open; `None` for those of every caller.
+    /// Returns the caller whose executions alone are accessible; `None` for those of every caller.
     pub(crate) fn owner(&self) -> Option<&Token> {
         self.owner.as_ref()
     }
 
-    /// Whether executions of a workflow that a caller started are open.
+    /// Returns whether executions of a workflow that a caller started are accessible.
     pub(crate) fn opens(&self, workflow: &str, caller: &str) -> bool {
         self.offers(workflow) && self.owner.as_ref().is_none_or(|owner| owner.as_str() == caller)
     }
 
-    /// Whether an execution is open; `None` if there is no such execution.
+    /// Returns whether an execution is accessible; `None` if it does not exist.
     pub(crate) async fn opens_execution(&self, execution: &ExecutionId) -> Result<Option<bool>, A2aError> {
         let Some(workflow) = self.workflow_of(execution).await? else { return Ok(None) };
         if !self.offers(&workflow) {
@@ -148,7 +150,7 @@ impl A2aOperations {
         Ok(self.first_caller_of(execution).await?.map(|caller| caller == *owner))
     }
 
-    /// The caller who started an execution, or the one that it is a part of.
+    /// Returns the caller who started an execution, or its outermost parent.
     async fn first_caller_of(&self, execution: &ExecutionId) -> Result<Option<Token>, A2aError> {
         if let Some(known) = self.shared.caller_of.get(execution) {
             return Ok(Some(known));
@@ -168,18 +170,18 @@ impl A2aOperations {
         Ok(None)
     }
 
-    /// The cards of all agents and workflows that are offered, by name.
+    /// Returns the cards of all exposed agents and workflows, by name.
     pub fn offered(&self) -> Vec<AgentCard> {
         let cards = self.shared.cards.list().into_iter().map(|announced| announced.card.clone());
         cards.filter(|card| self.offers(&card.name)).collect()
     }
 
-    /// Searches the views of agents and workflows. What they do not contain is searched for again
-    /// once they contain all that the mesh has now: the views may be older than what is asked for.
+    /// Searches the views of agents and workflows. If nothing is found, the search is repeated
+    /// after the views have caught up with the mesh, because they may be outdated.
     ///
     /// # Errors
     ///
-    /// The mesh does not answer, so that what was not found may exist.
+    /// The mesh does not respond, so the requested item may exist.
     pub(crate) async fn find<T>(&self, search: impl Fn(&Self) -> Option<T>) -> Result<Option<T>, MeshError> {
         if let Some(found) = search(self) {
             return Ok(Some(found));
@@ -188,30 +190,30 @@ impl A2aOperations {
         Ok(search(self))
     }
 
-    /// Waits until the views of agents and workflows contain all that the mesh has now.
+    /// Waits until the views of agents and workflows have caught up with the mesh.
     async fn current(&self) -> Result<(), MeshError> {
         let OperationsState { cards, client, .. } = &*self.shared;
         tokio::try_join!(cards.current(), client.programs().workflows.current()).map(drop)
     }
 
-    /// Whether one of this name is there and offered.
+    /// Returns whether an exposed agent or workflow has this name.
     pub(crate) fn has_card(&self, name: &str) -> bool {
         self.offers(name) && self.shared.cards.get(name).is_some()
     }
 
-    /// The card of one that is offered.
+    /// Returns the card of an exposed agent or workflow.
     pub fn card(&self, name: &str) -> Option<AgentCard> {
         let announced = self.shared.cards.get(name).filter(|_| self.offers(name))?;
         Some(announced.card.clone())
     }
 
-    /// Whether a workflow of this name is deployed.
+    /// Returns whether a workflow of this name is deployed.
     pub(super) fn is_workflow(&self, name: &str) -> bool {
         self.shared.client.programs().workflows.get(name).is_some()
             || self.shared.cards.get(name).is_some_and(|it| card::kind(&it.card) == card::AgentKind::Workflow)
     }
 
-    /// The agent that a message is for, unless it names a task.
+    /// Returns the agent that a message is for, unless it names a task.
     pub(super) async fn agent_of_message(
         &self,
         call: &OperationCall,
@@ -234,7 +236,7 @@ impl A2aOperations {
         Err(error_of(&Fault::invalid(code::GATEWAY_SKILL_UNKNOWN.as_str(), text)))
     }
 
-    /// The skill that is meant if there is no other.
+    /// Returns the default skill, if it is the only one.
     async fn only_skill(&self) -> Result<String, A2aError> {
         self.current().await.map_err(|error| mesh_failed(&error))?;
         let mut names: Vec<String> = self.offered().into_iter().map(|card| card.name).collect();
@@ -251,7 +253,7 @@ impl A2aOperations {
         Err(error_of(&Fault::invalid(code::GATEWAY_SKILL_UNKNOWN.as_str(), text)))
     }
 
-    /// The place of a task by the id that the client has. Whether the task exists is known by its agent only.
+    /// Locates a task by the client's id. Only its agent knows whether the task exists.
     pub(super) async fn locate(&self, call: &OperationCall, id: &str) -> Result<TaskLocation, A2aError> {
         let absent = || A2aError::task_not_found(short(id, 64));
         if id.is_empty() {
@@ -287,7 +289,7 @@ impl A2aOperations {
         Ok(TaskLocation::new(&call.endpoint, workflow.ok_or_else(absent)?, true, id.to_owned()))
     }
 
-    /// The workflow of an execution; None if there is no such execution.
+    /// Returns the workflow of an execution, or `None` if there is no such execution.
     pub(crate) async fn workflow_of(&self, execution: &ExecutionId) -> Result<Option<Arc<str>>, A2aError> {
         if let Some(known) = self.shared.workflow_of.get(execution) {
             return Ok(Some(known));
@@ -301,7 +303,7 @@ impl A2aOperations {
         Ok(workflow)
     }
 
-    /// Remembers the workflow of an execution.
+    /// Caches the workflow of an execution.
     pub(super) fn remember(&self, place: &TaskLocation) {
         if let (true, Ok(execution)) = (place.is_workflow, ExecutionId::parse(&place.id)) {
             self.shared.workflow_of.insert(execution, Arc::clone(&place.agent));
@@ -309,7 +311,7 @@ impl A2aOperations {
     }
 }
 
-/// The skill that a message names: `metadata.skill`, or the member of the extension.
+/// Returns the skill that a message names: `metadata.skill`, or the member of the extension.
 fn named_skill(params: &SendMessageRequest) -> Option<String> {
     let named = |metadata: &Value| {
         let skill = metadata.get(SKILL_EXTENSION).or_else(|| metadata.get("skill"))?;

@@ -1,7 +1,7 @@
-//! Events of executions, folded once for all who listen: one reader per execution, however many streams.
+//! Task events of executions, with one reader per execution for any number of streams.
 //!
-//! The numbers of events follow from the facts, so each gateway tells the same story, and a listener goes on at another
-//! gateway behind the last number that it has.
+//! Event numbers are derived from the facts, so all gateways publish the same events, and a
+//! subscriber can resume at another gateway after the last number that it has.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -19,20 +19,20 @@ use tokio::time::Instant;
 use super::peer::{ask_peer, client_failed};
 use super::short;
 
-/// Events that come together are told together.
+/// Events within this time are processed together.
 const GATHER: Duration = Duration::from_millis(20);
-/// The record is asked for without an event, in case one was lost.
+/// Interval at which the record is read without an event, in case one was lost.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
-/// Time between two tries to read a record while the broker is away.
+/// Delay before a record is read again while the broker is unreachable.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
-/// How long the task of an ended execution is waited for.
+/// Time limit for reading the task of an ended execution.
 const TASK_TIMEOUT: Duration = Duration::from_secs(20);
-/// Events of one execution that are kept for listeners; one that is further behind reads the record itself.
+/// Maximum number of events per execution kept for subscribers; slower ones read the record.
 const MAX_KEPT_EVENTS: usize = 1_024;
-/// Bytes of events of one execution that are kept.
+/// Maximum size of the kept events per execution.
 const MAX_KEPT_BYTES: usize = 4 << 20;
 
-/// The stories that somebody listens to. Clones share them.
+/// The event logs with subscribers. Clones share them.
 #[derive(Clone)]
 pub(super) struct TaskEventHub {
     client: Client,
@@ -45,7 +45,7 @@ struct TaskEventLog {
     state: watch::Sender<TaskEventState>,
 }
 
-/// How far a story is told.
+/// Progress of a task event log.
 #[derive(Clone, Debug, Default)]
 struct TaskEventState {
     last: u64,
@@ -54,13 +54,13 @@ struct TaskEventState {
 
 #[derive(Default)]
 struct KeptEvents {
-    /// Number of the event before the first that is kept.
+    /// Number of the event before the first kept one.
     before: u64,
     events: VecDeque<TaskEvent>,
     bytes: usize,
 }
 
-/// One listener's place in a story.
+/// One subscriber's position in a task event log.
 pub(super) struct TaskEventReader {
     hub: TaskEventHub,
     execution: ExecutionId,
@@ -76,7 +76,7 @@ impl TaskEventHub {
         Self { client, logs: Arc::default() }
     }
 
-    /// Listens to an execution behind the event of this number.
+    /// Subscribes to an execution's events after this number.
     pub(super) fn listen(
         &self,
         execution: &ExecutionId,
@@ -100,7 +100,7 @@ impl TaskEventHub {
         TaskEventReader { hub, execution, vocabulary, log, state, at: after, ready: VecDeque::new() }
     }
 
-    /// Tells a story until its end, or until nobody listens.
+    /// Adds an execution's events to the log until the execution ends, or no subscriber remains.
     async fn tell(self, execution: ExecutionId, vocabulary: Vocabulary, told: Weak<TaskEventLog>) {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
         let mut events = loop {
@@ -130,7 +130,8 @@ impl TaskEventHub {
                 }
                 Err(TaskEventError::Final(error)) => return fail(&told, &error),
             }
-            // A record costs as much as the execution is long: the longer, the less often.
+            // Reading a record takes longer the longer the execution, so long ones are read less
+            // often.
             let rest = GATHER.max(began.elapsed() * 4);
             let _ = tokio::time::timeout(POLL_INTERVAL, events.next()).await;
             tokio::time::sleep(rest).await;
@@ -138,7 +139,7 @@ impl TaskEventHub {
         }
     }
 
-    /// The events of an execution behind this number, from its record.
+    /// Reads the events of an execution after this number from its record.
     async fn events_after(
         &self,
         execution: &ExecutionId,
@@ -160,7 +161,7 @@ impl TaskEventHub {
         Ok(task_events(&record.meta, &folded, &task, vocabulary, after))
     }
 
-    /// The task of an execution that has ended, as an executor words it.
+    /// Returns the task of an ended execution, as an executor encodes it.
     async fn ended_task(
         &self,
         workflow: &str,
@@ -179,9 +180,9 @@ impl TaskEventHub {
     }
 }
 
-/// Reason why a record gives no events.
+/// Reason why no events could be read from a record.
 enum TaskEventError {
-    /// The broker or the executors are away.
+    /// The broker or the executors are unreachable.
     Transient,
     Final(A2aError),
 }
@@ -195,7 +196,7 @@ impl TaskEventError {
     }
 }
 
-/// The task of an execution that goes on; its events name nothing else of it.
+/// Returns the task of a running execution with the members that its events need.
 fn open_task(execution: &ExecutionId) -> Task {
     Task {
         id: sinew_protocol::a2a::TaskId::new(execution.as_str()),
@@ -228,7 +229,7 @@ impl TaskEventLog {
         self.state.send_modify(|state| state.last = last);
     }
 
-    /// The kept events behind this number; None if some of them are not kept any more.
+    /// Returns the kept events after this number, or `None` if some of them were dropped.
     fn after(&self, after: u64) -> Option<Vec<TaskEvent>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if after < kept.before {
@@ -239,7 +240,7 @@ impl TaskEventLog {
 }
 
 impl TaskEventReader {
-    /// The next event, in order and without gap. None after the last.
+    /// Returns the next event, in order and without gaps, or `None` after the last.
     pub(super) async fn next(&mut self) -> Option<Result<TaskEvent, A2aError>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -255,7 +256,8 @@ impl TaskEventReader {
             }
             match self.log.after(self.at) {
                 Some(new) => self.ready.extend(new),
-                // Seldom: a stream that waits does not hold what reading a record takes.
+                // Rare; boxed so that waiting streams do not reserve the memory for reading a
+                // record.
                 None => {
                     match Box::pin(self.hub.events_after(&self.execution, self.vocabulary, self.at)).await {
                         Ok(new) => self.ready.extend(new),

@@ -1,4 +1,4 @@
-//! Errors of agents with the id of the task that the client knows.
+//! Agents' errors with the task id that the client knows.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use sinew_protocol::a2a::A2aError;
 
 use super::{Endpoint, OperationCall};
 
-/// The id of a task in the parameters of an operation; the rest is not read here.
+/// The task id in the parameters of an operation; other members are not parsed here.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct NamedTask {
@@ -22,8 +22,8 @@ struct MessageTask {
     task_id: Option<String>,
 }
 
-/// Gives an error the id of the task that the client sent: an agent names it without `AGENT.`, by which no client of the mesh
-/// finds it.
+/// Replaces the task id in an error by the one that the client sent: agents omit `AGENT.`, without
+/// which clients of the mesh cannot find the task.
 pub(super) fn show_task_in_error(call: &OperationCall, params: &RawValue, mut error: A2aError) -> A2aError {
     if call.endpoint != Endpoint::Mesh {
         return error;
@@ -39,14 +39,15 @@ pub(super) fn show_task_in_error(call: &OperationCall, params: &RawValue, mut er
     error
 }
 
-/// A text in which the agent's own id of a task is the one that the client knows. Ids within a longer word stay as they are.
+/// Replaces the agent's own task id in a text by the one that the client knows. Ids within a longer
+/// word are unchanged.
 fn shown_text(text: &str, own: &str, shown: &str) -> String {
     let is_word = |one: Option<char>| one.is_some_and(|one| one.is_alphanumeric() || "._-".contains(one));
     let (mut told, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find(own) {
         let (before, behind) = (&rest[..at], &rest[at + own.len()..]);
         let before_id = before.chars().next_back().or_else(|| told.chars().next_back());
-        // A dot behind an id ends a sentence.
+        // A dot after an id ends a sentence.
         let is_whole = !is_word(before_id) && !is_word(behind.chars().next().filter(|next| *next != '.'));
         told.push_str(before);
         told.push_str(if is_whole { shown } else { own });

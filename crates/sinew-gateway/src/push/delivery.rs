@@ -1,4 +1,4 @@
-//! One delivery: the request, and the wait before the next attempt.
+//! One delivery: the request, and the delay before the next attempt.
 
 use std::time::Duration;
 
@@ -12,28 +12,28 @@ use sinew_protocol::push::PushSubscription;
 use crate::gateway_signer::GatewaySigner;
 use crate::push_address::webhook_problem;
 
-/// How long a webhook may take to answer.
+/// Time limit for a webhook's response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
-/// First and longest wait between two attempts.
+/// First and maximum delay between attempts.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_mins(5));
-/// Attempts for one event, and attempts to read the events of a task: they take about seven hours.
+/// Maximum number of attempts to deliver one event, and to read a task's events: about seven hours.
 const MAX_ATTEMPTS: u32 = 90;
-/// Seconds for which a receiver takes a signature.
+/// Seconds for which receivers accept a signature.
 const SIGNATURE_SECONDS: u64 = 300;
-/// Header with the token that the caller gave.
+/// Header with the caller's token.
 const TOKEN_HEADER: &str = "x-a2a-notification-token";
-/// Header with the signature: a JSON Web Token about the body.
+/// Header with the signature: a JSON Web Token over the body.
 const SIGNATURE_HEADER: &str = "sinew-signature";
-/// Header with the number of the event in its task.
+/// Header with the event's number within its task.
 const EVENT_HEADER: &str = "sinew-event";
 
 /// Outcome of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeliveryOutcome {
     Delivered,
-    /// It may work later.
+    /// A retry may succeed.
     Failed,
-    /// It never will.
+    /// A retry cannot succeed.
     Refused,
 }
 
@@ -77,7 +77,7 @@ pub(super) async fn deliver(
     headers.extend(authorization.as_deref().map(|value| ("authorization", value)));
     match web.post(&config.url, &headers, body.to_vec(), ANSWER_TIMEOUT).await {
         Ok(answer) if (200..300).contains(&answer.status) => DeliveryOutcome::Delivered,
-        // The receiver says that it is gone for good.
+        // The receiver is permanently gone.
         Ok(answer) if answer.status == 410 => DeliveryOutcome::Refused,
         Ok(answer) => {
             sinew_mesh::log_limited!(
@@ -98,8 +98,8 @@ pub(super) async fn deliver(
     }
 }
 
-/// Wait before the next attempt, after so many; `None` if there is none. Waits differ, so that receivers that come back
-/// are not met by all at once.
+/// Returns the delay after this number of attempts, or `None` after the last one. Delays are
+/// randomized, so that a recovering receiver does not get all retries at once.
 pub(super) fn backoff(attempts: u32, chance: f64) -> Option<Duration> {
     if attempts >= MAX_ATTEMPTS {
         return None;
@@ -109,7 +109,7 @@ pub(super) fn backoff(attempts: u32, chance: f64) -> Option<Duration> {
     Some(wait.mul_f64(0.5 + chance / 2.0))
 }
 
-/// Whether an event is the last of its task.
+/// Returns whether an event is the last of its task.
 pub(super) fn is_last(body: &[u8]) -> bool {
     let Ok(event) = serde_json::from_slice::<Value>(body) else { return false };
     let state = ["task", "statusUpdate"].iter().find_map(|kind| event.get(kind)?.get("status")?.get("state"));

@@ -1,4 +1,4 @@
-//! Deliveries of this gateway: which webhooks it holds, and what it tells each.
+//! Delivers push notifications: the webhooks that this gateway holds, and their events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,20 +25,20 @@ use crate::files::FileLinks;
 use crate::gateway_signer::GatewaySigner;
 use crate::operations::{A2aOperations, Endpoint, OperationCall, StreamItem};
 
-/// Time after which another gateway takes over from one that says nothing.
+/// Time after which another gateway takes over from one that does not renew its lease.
 const LEASE: Duration = Duration::from_secs(15);
-/// Time between two looks at webhooks whose lease may be over, and between two renewals of a lease.
+/// Interval of checks for expired leases, and of lease renewals.
 const RENEWAL: Duration = Duration::from_secs(5);
-/// Changes of webhooks that come together are looked at together.
+/// Changes of webhooks within this time are processed together.
 const GATHER: Duration = Duration::from_millis(50);
-/// Wait before a stream of events that broke off is opened again.
+/// Delay before a broken event stream is reopened.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
-/// How long giving leases back may take.
+/// Time limit for releasing leases.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest time in which the events of a task are opened.
+/// Time limit for opening the events of a task.
 const OPENING_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A webhook as the view of all has it.
+/// A webhook in the shared view.
 struct KnownPush {
     subject: Subject,
     revision: u64,
@@ -46,14 +46,15 @@ struct KnownPush {
 }
 
 impl KnownPush {
-    /// Whether a gateway may take it: there is something to deliver, nobody delivers, and the next attempt is due.
+    /// Returns whether a gateway may take it: events are pending, no gateway delivers them, and the
+    /// next attempt is due.
     fn is_free(&self, now: u64) -> bool {
         let is_held = self.record.lease.as_ref().is_some_and(|(_, until)| *until > now);
         !self.record.ended && !is_held && self.record.not_before <= now
     }
 }
 
-/// Parts that all deliveries share.
+/// State shared by all deliveries.
 struct PushShared {
     mesh: Mesh,
     operations: A2aOperations,
@@ -67,7 +68,7 @@ struct PushShared {
     draining: CancellationToken,
 }
 
-/// Delivers for as long as it lives.
+/// Delivers push notifications until it is dropped.
 #[derive(Debug)]
 pub(crate) struct PushDispatcher(JoinHandle<()>);
 
@@ -78,14 +79,14 @@ impl Drop for PushDispatcher {
 }
 
 impl PushDispatcher {
-    /// Waits until leases are given back, once the gateway drains.
+    /// Waits until leases are released, after the gateway started to drain.
     pub(crate) async fn end(mut self) {
         if tokio::time::timeout(END_TIMEOUT, &mut self.0).await.is_err() {
             tracing::warn!("cannot release the leases of push notifications; they will expire");
         }
     }
 
-    /// Begins to deliver. Fails without the right to read the webhooks of a mesh.
+    /// Starts deliveries. Fails without permission to read the webhooks of a mesh.
     pub(crate) async fn start(
         operations: A2aOperations,
         authenticator: Arc<Authenticator>,
@@ -95,7 +96,7 @@ impl PushDispatcher {
         draining: CancellationToken,
     ) -> Result<Self, MeshError> {
         let mesh = operations.client().mesh().clone();
-        // Says why at once, where a view would try for ever.
+        // Reports the reason immediately; a view would retry forever.
         mesh.records().pushes().list(&["push"]).await?;
         let view = mesh.records().pushes().follow(&["push"], |subject, stored| {
             let record = PushSubscription::read(&stored.body).ok()?;
@@ -109,7 +110,7 @@ impl PushDispatcher {
     }
 }
 
-/// Takes webhooks that nobody delivers to.
+/// Takes webhooks that no gateway serves.
 async fn dispatch(shared: Arc<PushShared>, mut view: RecordView<KnownPush>) {
     let mut held = JoinSet::new();
     // Subjects of webhooks that this gateway holds, by the task that delivers.
@@ -151,11 +152,11 @@ async fn dispatch(shared: Arc<PushShared>, mut view: RecordView<KnownPush>) {
             }
         }
     }
-    // Leases are given back, so that another gateway goes on at once.
+    // Leases are released, so that another gateway continues immediately.
     while held.join_next().await.is_some() {}
 }
 
-/// A webhook whose lease this gateway has.
+/// A webhook whose lease this gateway holds.
 struct HeldPush {
     shared: Arc<PushShared>,
     subject: Subject,
@@ -164,7 +165,8 @@ struct HeldPush {
     renewed: Instant,
 }
 
-/// The lease has gone to another gateway, was given back until the next attempt, or the webhook was deleted.
+/// Another gateway holds the lease, it was released until the next attempt, or the webhook was
+/// deleted.
 struct LeaseLost;
 
 impl HeldPush {
@@ -195,7 +197,7 @@ impl HeldPush {
         Ok(())
     }
 
-    /// Opens the events behind the last that was delivered, and delivers them until they break off.
+    /// Opens the events after the last delivered one, and delivers them until the stream breaks.
     async fn follow_once(&mut self) -> Result<(), LeaseLost> {
         let endpoint = if self.record.is_mesh_endpoint {
             Endpoint::Mesh
@@ -215,13 +217,13 @@ impl HeldPush {
         let opening = async move { timeout(OPENING_TIMEOUT, operations.subscribe(&call, &task)).await };
         let mut events = match Box::pin(self.holding(opening)).await? {
             Ok(Ok(events)) => events,
-            // The agent tells no events of any task.
+            // The agent publishes no events.
             Ok(Err(error)) if error.code == ErrorCode::UnsupportedOperation => {
                 log_limited!(20, info, task = self.record.task, %error, "a webhook ended because its agent publishes no events");
                 self.record.ended = true;
                 return self.store().await;
             }
-            // Another process of the agent may know the task, or the agent may come back.
+            // Another process of the agent may know the task, or the agent may restart.
             Ok(Err(error)) => return self.missed_events(&error.to_string()).await,
             Err(_) => return self.missed_events("no answer").await,
         };
@@ -237,13 +239,13 @@ impl HeldPush {
             };
             let (seq, body) = match item {
                 Some(StreamItem::Event { seq, body }) => (seq, body),
-                // The task has ended with the last event that was delivered.
+                // The task ended with the last delivered event.
                 None if !has_some => {
                     self.record.ended = true;
                     return self.store().await;
                 }
                 Some(StreamItem::Failed(error)) => return self.missed_events(&error.to_string()).await,
-                // The stream broke off, or was given up because a webhook kept it waiting.
+                // The stream broke, or ended because a webhook was too slow.
                 None => return Ok(()),
             };
             (has_some, self.record.unread) = (true, 0);
@@ -255,7 +257,8 @@ impl HeldPush {
         }
     }
 
-    /// Waits before the events are opened again, for longer after each attempt, and ends after the last one.
+    /// Waits before the events are reopened, longer after each attempt. Ends after the last
+    /// attempt.
     async fn missed_events(&mut self, reason: &str) -> Result<(), LeaseLost> {
         log_limited!(
             20,
@@ -278,7 +281,7 @@ impl HeldPush {
         self.wait_for_attempt(wait, true).await
     }
 
-    /// Delivers one event, however often that has to be tried.
+    /// Delivers one event, with retries.
     async fn deliver(&mut self, seq: u64, body: &Bytes) -> Result<(), LeaseLost> {
         loop {
             if self.record.key.as_ref().is_some_and(|key| self.shared.authenticator.has_revoked(key)) {
@@ -291,7 +294,7 @@ impl HeldPush {
                 self.record.ended = true;
                 return self.store().await;
             }
-            // An attempt hours later has addresses of files that are still good.
+            // Created for each attempt, so that file addresses are still valid hours later.
             let linked = self.shared.links.in_event(body.clone());
             let (shared, record) = (Arc::clone(&self.shared), self.record.clone());
             let attempt = async move {
@@ -322,14 +325,14 @@ impl HeldPush {
                 self.record.ended = true;
                 return self.store().await;
             };
-            // Only a workflow tells the same event again; one of an agent is held until it is delivered.
+            // Only workflows can repeat an event; one of an agent is held until it is delivered.
             let may_leave = self.shared.operations.stores_events_of(&self.record.agent);
             self.wait_for_attempt(wait, may_leave).await?;
         }
     }
 
-    /// Waits for the next attempt. A long wait gives the place at this gateway to other webhooks: receivers that hang and agents
-    /// that are away must not fill it.
+    /// Waits for the next attempt. A long wait releases the slot to other webhooks, so that hanging
+    /// receivers and unreachable agents do not occupy this gateway.
     async fn wait_for_attempt(&mut self, wait: Duration, may_leave: bool) -> Result<(), LeaseLost> {
         if !may_leave || wait < LEASE {
             self.renew().await?;
@@ -341,7 +344,7 @@ impl HeldPush {
         Err(LeaseLost)
     }
 
-    /// Does work that may last longer than a lease, and keeps the lease meanwhile.
+    /// Keeps the lease during work that may outlast it.
     async fn holding<T>(&mut self, work: impl Future<Output = T>) -> Result<T, LeaseLost> {
         let mut work = std::pin::pin!(work);
         loop {
@@ -352,7 +355,7 @@ impl HeldPush {
         }
     }
 
-    /// Waits, and keeps the lease meanwhile.
+    /// Keeps the lease while waiting.
     async fn pause(&mut self, wait: Duration) -> Result<(), LeaseLost> {
         let until = Instant::now() + wait;
         while Instant::now() < until {
@@ -371,7 +374,7 @@ impl HeldPush {
         self.store().await
     }
 
-    /// Stores the record in place of the one that was read.
+    /// Replaces the stored record if it is unchanged.
     async fn store(&mut self) -> Result<(), LeaseLost> {
         let body = serde_json::to_vec(&self.record).map_err(|_| LeaseLost)?;
         let began = Instant::now();
@@ -389,7 +392,7 @@ impl HeldPush {
             }
             Ok(None) => Err(LeaseLost),
             Err(error) => {
-                // A gateway that finds the lease over goes on.
+                // Another gateway continues when it finds that the lease has expired.
                 log_limited!(20, info, task = self.record.task, %error, "cannot store the state of a webhook");
                 Err(LeaseLost)
             }
@@ -397,7 +400,7 @@ impl HeldPush {
     }
 }
 
-/// The time after a span from now, in milliseconds since 1970 UTC.
+/// Returns the time after this duration, in milliseconds since 1970 UTC.
 fn after(span: Duration) -> u64 {
     now_ms().saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }

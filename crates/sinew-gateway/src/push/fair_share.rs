@@ -1,18 +1,18 @@
-//! Shares of callers in the webhooks that a gateway delivers to.
+//! Distributes a gateway's delivery slots fairly among callers.
 
 use std::collections::BTreeMap;
 
 use sinew_protocol::Token;
 
-/// Webhooks that one gateway delivers to at once.
+/// Maximum number of webhooks that one gateway serves concurrently.
 const MAX_HELD: usize = 5_000;
-/// Places that are kept for callers who have few: one caller alone never takes them.
+/// Slots reserved for callers that use few; one caller alone cannot take them.
 const RESERVED: usize = 1_000;
-/// Places up to which a caller has few.
+/// Number of slots up to which a caller uses few.
 const FEW: usize = 100;
 
-/// Returns which webhooks are taken, by their places in the list of their callers. A caller with fewer places comes first, so that
-/// the webhooks of one caller never keep out those of others.
+/// Returns the indexes of the webhooks to take. Callers with fewer slots come first, so that one
+/// caller's webhooks cannot exclude those of others.
 pub(super) fn fair_share(callers: &[&Token], held_by: &BTreeMap<Token, usize>) -> Vec<usize> {
     let mut places: BTreeMap<&Token, usize> =
         held_by.iter().map(|(caller, count)| (caller, *count)).collect();
@@ -22,7 +22,7 @@ pub(super) fn fair_share(callers: &[&Token], held_by: &BTreeMap<Token, usize>) -
         ranked.push((*place, at));
         *place += 1;
     }
-    // By the places that each caller would have before.
+    // Sorted by the slots that each caller would already have.
     ranked.sort_unstable();
     let mut held: usize = held_by.values().sum();
     let mut taken = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn fair_share(callers: &[&Token], held_by: &BTreeMap<Token, usize>) -
 mod tests {
     use super::*;
 
-    /// Takes webhooks of these callers; gives how many each caller has then.
+    /// Takes webhooks of these callers, and returns how many each caller then has.
     fn take(held_by: &mut BTreeMap<Token, usize>, wanted: &[(&str, usize)]) -> Vec<usize> {
         let tokens: Vec<(Token, usize)> =
             wanted.iter().map(|(name, count)| (Token::of(name), *count)).collect();

@@ -1,8 +1,9 @@
-//! Push notifications: events of tasks, posted to webhooks that callers left.
+//! Push notifications: task events, posted to webhooks that callers configured.
 //!
-//! A webhook is a record on the mesh, with the number of the last event that was delivered. One gateway at a time holds the
-//! lease of a record, delivers, and moves the number on. A gateway that dies is followed by another one when its lease is
-//! over, so every event is delivered at least once.
+//! A webhook is a record on the mesh, with the number of the last delivered event. One gateway at a
+//! time holds the lease of a record, delivers events and advances the number. If that gateway
+//! crashes, another one continues when the lease expires, so every event is delivered at least
+//! once.
 
 mod delivery;
 mod dispatcher;

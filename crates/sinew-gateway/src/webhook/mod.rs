@@ -1,7 +1,7 @@
-//! `/hooks/NAME`: requests of services outside that start executions.
+//! `/hooks/NAME`: requests of external services that start executions.
 //!
-//! A request is verified before anything of it is read. It starts the execution that its delivery names, so a service may
-//! deliver as often as it likes.
+//! A request is verified before its content is read. It starts the execution that its delivery
+//! names, so repeated deliveries are idempotent.
 
 mod signature;
 
@@ -28,7 +28,7 @@ use crate::operations::short;
 use crate::request_body::{BodyError, is_json, read_body};
 use crate::state::GatewayState;
 
-/// Characters of a delivery in the label of its execution.
+/// Maximum length of a delivery in its execution's label.
 const MAX_LABEL: usize = 64;
 
 /// Answers one delivery.
@@ -75,7 +75,7 @@ fn wrong(text: String) -> HttpProblem {
     HttpProblem::new(StatusCode::BAD_REQUEST, code::GATEWAY_REQUEST_WRONG, text)
 }
 
-/// The input that a body stands for.
+/// Returns the input for a body.
 fn input_of(trigger: &WebhookTrigger, document: Value) -> Result<Value, HttpProblem> {
     if trigger.input.is_empty() {
         return Ok(document);
@@ -106,7 +106,8 @@ async fn start(
     ]);
     let execution = command.execution.to_string();
     let is_new = match operator.client.start(command).await {
-        // The id follows from the trigger and the delivery: the service sends the same delivery with other words around it.
+        // The id is derived from trigger and delivery: the service repeated the delivery with other
+        // content.
         Err(ClientError::OtherStart(_)) => false,
         started => started.map_err(Failure::from)?,
     };

@@ -1,4 +1,4 @@
-//! Signatures of deliveries, as GitHub and Stripe make them.
+//! Signatures of deliveries by GitHub and Stripe.
 
 use axum::http::HeaderMap;
 use hmac::{Hmac, Mac as _};
@@ -7,18 +7,18 @@ use sha2::Sha256;
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::webhook::{WebhookScheme, WebhookTrigger};
 
-/// Header of GitHub.
+/// GitHub's signature header.
 const GITHUB_HEADER: &str = "x-hub-signature-256";
-/// Header of GitHub with the kind of event.
+/// GitHub's header with the event type.
 const GITHUB_EVENT: &str = "x-github-event";
-/// Header of Stripe.
+/// Stripe's signature header.
 const STRIPE_HEADER: &str = "stripe-signature";
-/// Seconds by which the time of a delivery may differ from now.
+/// Maximum difference between a delivery's time and now, in seconds.
 const REPLAY_WINDOW: u64 = 300;
-/// Signatures of one delivery: a service that changes its secret signs with both.
+/// Maximum number of signatures per delivery: a service that rotates its secret signs with both.
 const MAX_SIGNATURES: usize = 8;
 
-/// Reason why a delivery is refused.
+/// Reason why a delivery is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SignatureRefusal {
     #[error("expected exactly one signature of this trigger's kind")]
@@ -31,7 +31,7 @@ pub(super) enum SignatureRefusal {
     Time,
 }
 
-/// Checks the signature of a body. `now` is in seconds since 1970 UTC.
+/// Verifies the signature of a body. `now` is in seconds since 1970 UTC.
 pub(super) fn verify(
     trigger: &WebhookTrigger,
     headers: &HeaderMap,
@@ -63,14 +63,15 @@ pub(super) fn verify(
     }
 }
 
-/// Whether a delivery that was verified only tells that the webhook was made. The header is not signed: another one than the
-/// service's can at most keep a delivery from starting anything.
+/// Returns whether a verified delivery only confirms that the webhook was created. The header is
+/// not signed: a forged one can at most prevent a delivery from starting an execution.
 pub(super) fn is_ping(trigger: &WebhookTrigger, headers: &HeaderMap) -> bool {
     trigger.scheme == WebhookScheme::Github && headers.get(GITHUB_EVENT).is_some_and(|event| event == "ping")
 }
 
-/// Name of a delivery that was verified: the same however often it comes. Nothing that is not signed is part of it, so a
-/// delivery cannot be repeated under another name. `None` if the body lacks it.
+/// Returns the name of a verified delivery, which is the same for repeated deliveries. It depends
+/// on signed content only, so a delivery cannot be repeated under another name. Returns `None` if
+/// the body lacks it.
 pub(super) fn delivery_of(trigger: &WebhookTrigger, document: &Value, body: &[u8]) -> Option<String> {
     match trigger.scheme {
         WebhookScheme::Github => Some(sha256(body)),
@@ -92,7 +93,7 @@ fn read_tag(text: &str) -> Option<Vec<u8>> {
     data_encoding::HEXLOWER.decode(text.as_bytes()).ok().filter(|tag| tag.len() == 32)
 }
 
-/// Whether a tag is the one of these bytes, in a time that does not depend on where it differs.
+/// Returns whether a tag matches these bytes, in constant time.
 fn fits(secret: &[u8], told: &[&[u8]], tag: &[u8]) -> bool {
     let Ok(mut mac) = <Hmac<Sha256> as hmac::Mac>::new_from_slice(secret) else { return false };
     for part in told {
@@ -131,7 +132,7 @@ mod tests {
         headers
     }
 
-    /// The example of GitHub's documentation.
+    /// Example of GitHub's documentation.
     #[test]
     fn deliveries_of_github_are_verified() {
         let trigger = trigger(WebhookScheme::Github, "It's a Secret to Everybody");

@@ -1,4 +1,4 @@
-//! Whether the credentials may do what their role needs, and no more.
+//! Checks that the credentials have the permissions of their role, and no others.
 
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::code;
@@ -6,10 +6,10 @@ use sinew_protocol::permission::{OWN_RIGHTS, Role, compare};
 
 use super::{CheckState, Doctor, DoctorCheck};
 
-/// Rights that are named before the rest is counted.
+/// Maximum number of permissions named; the others are counted.
 const NAMED: usize = 5;
 
-/// Compares what the server grants to the table.
+/// Compares the granted permissions with the table.
 pub(super) async fn check(doctor: &mut Doctor, mesh: &Mesh, roles: &[Role]) {
     let granted = match mesh.admin().rights().await {
         Ok(granted) => granted,
@@ -87,7 +87,7 @@ fn say(
     doctor.checks.push(DoctorCheck { what: "rights", state, message, hint, code });
 }
 
-/// Where the whole table stands.
+/// Returns the command that prints the complete table.
 fn table(roles: &[Role], mesh: &Mesh) -> String {
     let role = match roles {
         [role] => format!(" --role {}", role.as_str()),

@@ -1,4 +1,5 @@
-//! Seeded bugs: each makes at least one story end otherwise, and most break an invariant of the simulation.
+//! Seeded bugs: each breaks at least one scripted test, and most break an invariant of the
+//! simulation.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,10 +8,10 @@ use super::stories::{children, commands, results, starts, takeovers, timers, wai
 use super::{manager, simulation, state, takeover_guard};
 use crate::bug::{SeededBug, switch};
 
-/// Histories that may be needed to notice a bug.
+/// Maximum number of simulated histories until a bug is detected.
 const SEEDS_PER_BUG: u64 = 3_000;
 
-/// Bugs that histories do not show, with the reason. Stories catch them.
+/// Bugs that simulated histories do not detect, with the reason. Scripted tests detect them.
 const NOT_IN_HISTORIES: &[(SeededBug, &str)] = &[
     (
         SeededBug::StolenShardReleased,
@@ -22,7 +23,7 @@ const NOT_IN_HISTORIES: &[(SeededBug, &str)] = &[
     ),
 ];
 
-/// Whether a story ends otherwise while the bug is switched on.
+/// Returns whether a scripted test fails while the bug is enabled.
 fn is_caught() -> bool {
     let tests: [fn(); 2] =
         [state::a_compacted_journal_keeps_verdicts, takeover_guard::an_item_is_condemned_at_its_third_death];

@@ -1,4 +1,4 @@
-//! A small dialect, programs in it, and messages in short hand.
+//! A small dialect, programs in it, and messages in short notation.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,12 +15,12 @@ use crate::program::{Library, Program};
 use crate::state::{OutputCheck, ShardConfig};
 use crate::timer_check::InboxEnds;
 
-/// The ends of an inbox that was read.
+/// Ends of an inbox that was read completely.
 pub(crate) const fn read_inbox(at: Time) -> InboxEnds {
     InboxEnds { at, commands: 0, results: 0 }
 }
 
-/// A dialect without rules of its own: agents get the first input, and their output is the node's.
+/// A dialect without its own rules: agents get the first input, and their output is the node's.
 pub(crate) struct PlainDialect;
 
 fn input(ctx: &AdapterContext<'_>, act: ActivationId) -> Value {
@@ -125,7 +125,7 @@ fn plan(name: &str, edges: &str, nodes: &Value) -> Plan {
 ///
 /// `one`: an agent. `line`: three agents, with retries and a timeout. `wide`: a map. `nap`: a delay and an agent. `ask`: a
 /// person and an agent. `parent`: a child `line` and an agent. `boss`: a child `ask` with a timeout. `slow`: an agent with
-/// a timeout. `loop`: a child of its own name. `script`: an evaluation.
+/// a timeout. `loop`: a child with its own name. `script`: an evaluation.
 /// `broken`: code that panics.
 pub(crate) fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
@@ -172,22 +172,22 @@ pub(crate) fn library() -> &'static Library {
     })
 }
 
-/// The program of this name.
+/// Returns the program with this name.
 pub(crate) fn program(name: &str) -> Program {
     library().get(name).cloned().unwrap_or_else(|| panic!("no program {name}"))
 }
 
-/// The program of a plan, by its digest.
+/// Returns the program of a plan, by its digest.
 pub(crate) fn program_by_digest(digest: &str) -> Option<Program> {
     library().iter().find(|program| program.graph.digest() == digest).cloned()
 }
 
-/// The key of all tests.
+/// Key of all tests.
 pub(crate) fn key() -> ResultKey {
     ResultKey::new([7; 32])
 }
 
-/// The properties of a shard of `shards` in the hands of `owner`.
+/// Config of one of `shards` shards, owned by `owner`.
 pub(crate) fn config(owner: &str, shard: u32, shards: u32) -> ShardConfig {
     ShardConfig {
         shard,
@@ -200,12 +200,12 @@ pub(crate) fn config(owner: &str, shard: u32, shards: u32) -> ShardConfig {
     }
 }
 
-/// An execution with this id.
+/// Execution with this id.
 pub(crate) fn execution(id: &str) -> ExecutionId {
     ExecutionId::parse(id).unwrap()
 }
 
-/// The answer of an agent, as the bytes of its message.
+/// Encodes an agent's result.
 pub(crate) fn answer(task: &TaskId, result: Result<Value, Fault>) -> Vec<u8> {
     let mut body = json!({ "type": "workflow_node_result", "sub_task_id": task.as_str() });
     match result {
@@ -223,14 +223,14 @@ pub(crate) fn answer(task: &TaskId, result: Result<Value, Fault>) -> Vec<u8> {
     serde_json::to_vec(&body).unwrap()
 }
 
-/// The same from an agent that asked a model once.
+/// Encodes the result of an agent that called a model once.
 pub(crate) fn answer_with_usage(task: &TaskId, result: Result<Value, Fault>) -> Vec<u8> {
     let mut body: Value = serde_json::from_slice(&answer(task, result)).unwrap();
     body["usage"] = json!({ "turns": 1 });
     serde_json::to_vec(&body).unwrap()
 }
 
-/// Takes every output.
+/// Accepts every output.
 pub(crate) struct NoSchemas;
 
 impl OutputCheck for NoSchemas {
@@ -239,7 +239,7 @@ impl OutputCheck for NoSchemas {
     }
 }
 
-/// Counts the facts that it sees.
+/// Counts the observed facts.
 #[derive(Default)]
 pub(crate) struct FactCounter(pub(crate) usize);
 

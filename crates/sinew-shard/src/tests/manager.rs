@@ -1,4 +1,4 @@
-//! Stories of one executor's shards in short hand: an input, `|`, and the steps that follow.
+//! Scripted tests of one executor's shards: an input, `|`, and the resulting actions.
 //!
 //! Inputs: `poll AT OWNERS LIVING` (owners of shards 0, 1, … as `a,b,-`; living executors as `a,b`), `won N`, `missed N`,
 //! `end N drained|fenced|lost|died`, `owner N NAME`, `anew`, `leave`.
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::manager::{LoopEnd, ManagerAction, ShardManager};
 use crate::membership::{FleetView, LastHeartbeat};
 
-/// Tells a story of the executor `a` on a mesh of two shards.
+/// Runs a script of the executor `a` on a mesh of two shards.
 #[track_caller]
 pub(super) fn check(script: &str) {
     let mut manager = ShardManager::new("a", 2.try_into().unwrap(), Duration::from_secs(6));
@@ -74,7 +74,7 @@ fn describe(action: &ManagerAction) -> String {
 
 macro_rules! stories {
     ($($name:ident: $script:literal;)*) => {
-        /// All stories.
+        /// All scripts.
         pub(super) const ALL: &[&str] = &[$($script,)*];
 
         $(#[test]

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 
 use crate::membership::{LastHeartbeat, LeaseWatch, ShardOwners as Owners, ShardShare, rebalance};
 
-/// Executors that act on what they see, in this order and again, until nothing moves; how many shards were taken.
+/// Lets executors act in this order, repeatedly, until no shard moves; returns how many shards were
+/// claimed.
 fn settle(owners: &mut Owners, living: &[String], shards: NonZeroU32) -> usize {
     let mut moved = 0;
     for _ in 0..3 * living.len() + 3 {
@@ -55,7 +56,7 @@ fn shares_are_even_and_little_moves() {
         (["a"].as_slice(), 16, vec![16]),
         (&["a", "b"], 8, vec![8, 8]),
         (&["a", "b", "c"], 5, vec![6, 5, 5]),
-        (&["b", "c"], 6, vec![8, 8]), // only what the dead one had
+        (&["b", "c"], 6, vec![8, 8]), // only the shards of the dead one
         (&["c", "b"], 0, vec![8, 8]),
         (&["x", "y"], 16, vec![8, 8]),
     ] {
@@ -83,8 +84,8 @@ fn who_comes_back_under_its_name_finds_its_shards() {
 }
 
 proptest! {
-    /// From any owners, dead and unknown ones among them, any living executors come to even shares, and move no more than
-    /// what is owned by nobody of them and what some have too much.
+    /// From any owners, including dead and unknown ones, all live executors reach even shares, and
+    /// move only shards without a live owner and excess shards.
     #[test]
     fn any_fleet_settles(
         shards in 1u32..40,
@@ -114,7 +115,7 @@ proptest! {
         prop_assert!((0..shards.get()).all(owned));
     }
 
-    /// Two who see the same never want the same shard.
+    /// Two executors with the same view never claim the same shard.
     #[test]
     fn who_sees_the_same_claims_nothing_twice(
         shards in 1u32..40,
@@ -136,12 +137,14 @@ proptest! {
 
 const LEASE: Duration = Duration::from_secs(6);
 
-/// The heartbeats that a poll finds: of one executor, at this revision, silent for so many seconds.
+/// Heartbeats found by a poll: of one executor, with this revision and this time without heartbeats
+/// in seconds.
 fn heard(revision: u64, silent: u64) -> BTreeMap<String, LastHeartbeat> {
     BTreeMap::from([("a".to_owned(), LastHeartbeat { revision, silent: Duration::from_secs(silent) })])
 }
 
-/// Polls at these seconds; each has the revision it finds, the silence it finds, and whether the executor lives.
+/// Polls at these seconds; each has the revision, the time without heartbeats, and whether the
+/// executor is live.
 fn check(polls: &[(u64, u64, u64, bool)]) {
     let mut watch = LeaseWatch::new(LEASE);
     for (second, revision, silent, lives) in polls {
@@ -188,7 +191,8 @@ fn the_next_lease_to_end_is_known() {
     let mut watch = LeaseWatch::new(LEASE);
     assert_eq!(watch.next_end(), None);
     let heartbeat = |revision, silent| LastHeartbeat { revision, silent: Duration::from_secs(silent) };
-    // Each row: the second of the poll, the heartbeats of two executors, and the second at which the first lease ends.
+    // Each row: the second of the poll, the heartbeats of two executors, and the second at which
+    // the first lease expires.
     for (second, one, other, end) in [
         (10, heartbeat(1, 4), heartbeat(1, 0), Some(12)),
         (11, heartbeat(1, 4), heartbeat(2, 0), Some(12)),

@@ -1,15 +1,15 @@
-//! Stories of one shard in short hand: a line is an input, `|`, and all that follows from it.
+//! Scripted tests of one shard: a line is an input, `|`, and all its consequences.
 //!
 //! Inputs: `start ID WORKFLOW`, `cancel|pause|resume|approve|retry ID`, `ID.NODE ok|fail|hard|late|poison|bad`, `at MS`,
-//! `archive ID`, `answered` (all parents of rejected children), `evict`, `compact`, `takeover`, `lose`, `reread`, `hold ID`, `outage MS` (an outage has ended; agents have so long to hand in results), `at MS unread` (a result is not read), `all COMMANDS` (`;` between them: one turn).
+//! `archive ID`, `answered` (all parents of rejected children), `evict`, `compact`, `takeover`, `lose`, `reread`, `hold ID`, `outage MS` (an outage has ended; agents have this time to deliver results), `at MS unread` (a result is not read), `all COMMANDS` (`;` between them: one turn).
 //! Additions: `asked` (a start by request), `by CALLER`, `from AGENT`, `try N`, `id ID` (of the command), `forged`, `chain A,B`, `node NODE`. `again` is the
 //! last message again, `reread` all messages again; `begin PLACE` is the start of a child. `report` delivers the last report that
 //! a person is waited for, `report forged` with the key of another mesh; `callee TASK ID WORKFLOW` starts an execution during a
 //! task.
 //!
 //! Consequences: `began`, `repeated`, `late`, `foreign`, `unusable`, `loaded`, `yes`/`no REASON` (verdicts), `task ID.NODE#N`,
-//! `drop ID.NODE#N` (given up), `waits ID` and `continues ID` (reports to the caller of an execution), `child ID.NODE#N`, `evaluate`, `finish ID STATUS`, `rejected`, `aside CODE`
-//! (quarantined), `stored`, `purged N` (messages left), `held ID`, `lost`; `-` for none.
+//! `drop ID.NODE#N` (cancelled), `waits ID` and `continues ID` (reports to the caller of an execution), `child ID.NODE#N`, `evaluate`, `finish ID STATUS`, `rejected`, `aside CODE`
+//! (quarantined), `stored`, `purged N` (remaining messages), `held ID`, `lost`; `-` for none.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -48,29 +48,29 @@ pub(super) struct Story {
     history: BTreeMap<ExecutionId, ExecutionRecord>,
     ended: BTreeMap<ExecutionId, (ExecutionRecord, u32)>,
     tasks: BTreeMap<String, Call>,
-    /// The attempt that each task id stands for.
+    /// The attempt of each task id.
     attempts: BTreeMap<TaskId, TaskKey>,
-    /// Child starts by the id of the execution.
+    /// Child starts by the execution's id.
     children: BTreeMap<String, StartCommand>,
     messages: Vec<(InputStream, Subject, Vec<u8>)>,
     /// The last report to a caller.
     report: Option<WaitReport>,
     now: Time,
     commands: u64,
-    /// Children whose parents were told that they could not be started.
+    /// Children whose parents were notified that they could not be started.
     rejected: Vec<ExecutionId>,
     loses: bool,
     /// Short names of child executions.
     names: BTreeMap<ExecutionId, String>,
 }
 
-/// Tells a story and compares what follows from each line.
+/// Runs a script and compares the consequences of each line.
 #[track_caller]
 pub(super) fn check(script: &str) {
     check_with(config("me", 0, 1), script);
 }
 
-/// The same with these properties of the shard.
+/// Runs a script with this shard config.
 #[track_caller]
 pub(super) fn check_with(config: ShardConfig, script: &str) {
     let mut story = Story::new(config);
@@ -113,7 +113,7 @@ impl Story {
         story
     }
 
-    /// Takes a line; returns what follows.
+    /// Handles a line; returns the consequences.
     pub(super) fn tell(&mut self, line: &str) -> Vec<String> {
         let mut follows = Vec::new();
         if let Some(all) = line.strip_prefix("all ") {
@@ -334,7 +334,7 @@ impl Story {
         }
     }
 
-    /// Gives a start by request to the shard.
+    /// Sends a start by request to the shard.
     fn request(&mut self, caller: &str, start: &StartCommand) {
         let (caller, id) = (Token::of(caller), Token::parse(start.execution.as_str()).unwrap());
         let body = Command::Start(Box::new(start.clone())).to_json();
@@ -348,7 +348,7 @@ impl Story {
         self.state.handle_input(self.now, pending.finish(), &NoSchemas);
     }
 
-    /// Stores what was decided, and sends what follows.
+    /// Stores the decisions, and sends the resulting messages.
     fn turn(&mut self, follows: &mut Vec<String>) {
         for notice in self.state.take_notices() {
             follows.extend(match notice {
@@ -395,7 +395,7 @@ impl Story {
         self.names.get(id).cloned().unwrap_or_else(|| id.to_string())
     }
 
-    /// The execution of this id or short name.
+    /// Returns the execution with this id or short name.
     fn id(&self, name: &str) -> ExecutionId {
         let named = self.names.iter().find(|(_, short)| *short == name).map(|(id, _)| id.clone());
         named.unwrap_or_else(|| execution(name))
@@ -407,7 +407,8 @@ impl Story {
         Some(match outgoing {
             Outgoing::Task { call, meta, chain } => {
                 let place = place(&call);
-                // A mesh takes a task once, so an id that stands for two attempts would leave the second without an answer.
+                // A mesh accepts a task once, so an id of two attempts would leave the second
+                // unanswered.
                 let earlier = self.attempts.insert(call.task.clone(), call.key);
                 assert!(
                     earlier.is_none_or(|earlier| earlier == call.key),
@@ -487,7 +488,7 @@ impl Story {
     }
 }
 
-/// Opens a shard of which these executions are condemned.
+/// Opens a shard in which these executions are condemned.
 fn open(config: &Arc<ShardConfig>, journal: &[(u64, Commit)], condemned: &[&str]) -> ShardOpening {
     let mut reader = JournalReader::default();
     let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! Many histories of the simulation, each of one seed.
+//! Many simulated histories, each from one seed.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,12 +6,12 @@ use std::sync::Mutex;
 
 use super::simulation::{self, ReachedCounts};
 
-/// Histories of the usual test run.
+/// Number of histories in the usual test run.
 const SEEDS: u64 = 20_000;
 
-/// Failures of one thread after which it looks at no further seed.
+/// Failures of one thread after which it stops.
 const MAX_FAILURES: usize = 5;
-/// Outcomes that all histories together must have come to, or the faults were idle.
+/// Outcomes that the histories together must reach; otherwise the faults had no effect.
 const WANTED: &[&str] = &[
     "appends fenced",
     "appends without answer",
@@ -45,7 +45,7 @@ const WANTED: &[&str] = &[
     "usage after an end",
 ];
 
-/// The seeds to run: `SINEW_SEED=n` is one of them, `SINEW_SEEDS=n` the number of them.
+/// Returns the seeds to run: `SINEW_SEED=n` selects one, `SINEW_SEEDS=n` their number.
 fn chosen_seeds() -> (Range<u64>, bool) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match number("SINEW_SEED") {

@@ -24,7 +24,7 @@ fn story() -> Story {
     Story::new(config("me", 0, 1))
 }
 
-/// A start as it lies in the stream.
+/// A start as stored in the stream.
 fn start(id: &str) -> (Subject, String) {
     let command = Command::Start(Box::new(StartCommand::new(execution(id), "one", json!({}))));
     let subject = Subject::Command {
@@ -36,12 +36,12 @@ fn start(id: &str) -> (Subject, String) {
     (subject, command.to_json())
 }
 
-/// A shard whose journal is worn soon.
+/// A shard that compacts its journal early.
 pub(super) fn small() -> ShardConfig {
     ShardConfig { compaction_threshold_bytes: 800, ..config("me", 0, 1) }
 }
 
-/// Stories of a shard with a small journal: what is worn is compacted and purged.
+/// Scripts of a shard with a small journal that is compacted and purged.
 pub(super) const COMPACTIONS: &[&str] = &[
     "
         start x one | began x, task x.a#1
@@ -401,6 +401,6 @@ fn a_start_with_a_new_key_needs_no_look_into_the_history() {
     for key in [old.as_str(), "order-17"] {
         assert!(looks_back(lookup(&story, "ada", key)), "{key}");
     }
-    // The id of another caller's key is refused without a look.
+    // The id of another caller's key is rejected without a lookup.
     assert_eq!(lookup(&story, "eve", &new), None);
 }

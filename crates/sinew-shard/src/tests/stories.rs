@@ -1,10 +1,10 @@
-//! Stories of one shard; see [`super::script`].
+//! Scripted tests of one shard; see [`super::script`].
 
 use super::script::check;
 
 macro_rules! stories {
     ($($name:ident: $script:literal;)*) => {
-        /// All stories of the group.
+        /// All scripts of the group.
         pub(in crate::tests) const ALL: &[&str] = &[$($script,)*];
 
         $(#[test]

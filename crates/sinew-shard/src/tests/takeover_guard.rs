@@ -1,4 +1,4 @@
-//! Tests of the care after a takeover, and of the refusal of condemned messages.
+//! Tests of the takeover guard, and of the rejection of condemned messages.
 
 use serde_json::{Value, json};
 use sinew_protocol::subject::Operation;

@@ -111,7 +111,7 @@ fn tasks_have_states_of_the_extension() {
     };
     check("SUBMITTED", "working");
     check("WORKING", "working");
-    // This client cannot be asked, so the task works as far as it knows.
+    // The user of this client cannot be asked, so the task is `working` from its point of view.
     check("INPUT_REQUIRED", "working");
     check("COMPLETED", "completed");
     check("FAILED", "completed");

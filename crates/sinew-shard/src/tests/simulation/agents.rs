@@ -1,4 +1,4 @@
-//! Agents that take tasks from queues, and forgers of results.
+//! Agents that take tasks from queues, and senders of forged results.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -11,17 +11,17 @@ use crate::tests::kit::{answer, answer_with_usage, key};
 /// All agents.
 #[derive(Default)]
 pub(super) struct SimulatedAgents {
-    /// Tasks that no agent has answered, by their places in the stream.
+    /// Tasks that no agent has answered, by their positions in the stream.
     open: Vec<usize>,
-    /// Tasks that were seen.
+    /// Number of tasks seen.
     seen: usize,
-    /// Results of tasks that agents work on.
+    /// Results of tasks in progress.
     unsent: Vec<(Subject, Bytes)>,
 }
 
 impl SimulatedAgents {
-    /// Lets an agent end a task, or look at one: it answers, fails, works on it, or leaves it for good. Some tasks are answered
-    /// again.
+    /// Lets an agent process a task: it succeeds, fails, continues working, or abandons the task.
+    /// Some tasks are answered again.
     pub(super) fn work(&mut self, mesh: &mut HostileMesh) {
         if !self.unsent.is_empty() && mesh.dice.chance(30) {
             let nth = mesh.dice.roll(self.unsent.len() as u64) as usize;
@@ -49,11 +49,11 @@ impl SimulatedAgents {
         let subject =
             Subject::Result { shard: shard_of(&execution), agent, execution: execution.clone(), task, token };
         let Subject::Result { agent, task, .. } = &subject else { return };
-        // Agents ask for the result of a task that they may have done.
+        // Agents look up the result of a task that they may have completed.
         if mesh.bus.result(&subject).is_none() {
             mesh.invariants.taken(&execution, task);
         }
-        // Only where a timeout is set.
+        // Only for tasks with a timeout.
         if *agent == Token::of("b") && mesh.dice.chance(20) {
             return;
         }
@@ -71,7 +71,7 @@ impl SimulatedAgents {
     }
 }
 
-/// Stores a result without proof, or from an agent that was not asked.
+/// Stores a result without proof, or from an agent that was not called.
 pub(super) fn forge_result(mesh: &mut HostileMesh) {
     let count = mesh.bus.tasks.len() as u64;
     if count == 0 {

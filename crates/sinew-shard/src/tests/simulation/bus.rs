@@ -1,4 +1,5 @@
-//! A bus in memory: streams whose subjects are written once, journals with a fence, the archive and the fleet's bucket.
+//! An in-memory bus: streams whose subjects are written once, fenced journals, the archive and the
+//! fleet's bucket.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -20,7 +21,7 @@ pub(super) struct BusMessage {
     pub(super) at: Time,
 }
 
-/// A place in one of the streams.
+/// A position in one of the streams.
 pub(super) type MessagePosition = (InputStream, u64);
 
 /// A stored heartbeat.
@@ -30,14 +31,14 @@ pub(super) struct StoredHeartbeat {
     pub(super) at: Time,
 }
 
-/// The bus. It keeps what it has stored; faults are between it and the processes.
+/// The bus. It never loses stored messages; faults occur between it and the processes.
 #[derive(Default)]
 pub(super) struct Bus {
     /// The broker's clock, in milliseconds.
     pub(super) now: Time,
     pub(super) commands: Vec<BusMessage>,
     pub(super) results: Vec<BusMessage>,
-    /// Names of all subjects of tasks and of the streams, with the place of the message.
+    /// Names of all subjects of tasks and streams, with the position of the message.
     places: HashMap<String, usize>,
     pub(super) tasks: Vec<BusMessage>,
     /// Tasks that were removed from their queues.
@@ -68,7 +69,8 @@ impl Bus {
         InboxMessage { stream, seq, subject, body: &message.body, traceparent: None }
     }
 
-    /// Stores a command, a task or a result, unless its subject has a message; returns what is stored.
+    /// Stores a command, a task or a result, unless its subject has a message; returns the stored
+    /// body.
     pub(super) fn put_once(&mut self, subject: Subject, body: Bytes) -> &Bytes {
         let stream = match subject {
             Subject::Command { .. } => &mut self.commands,
@@ -93,12 +95,12 @@ impl Bus {
         Some(&self.results[*place])
     }
 
-    /// Position of a journal: the sequence of its last message.
+    /// Returns the position of a journal: the sequence of its last message.
     pub(super) fn position(&self, shard: u32) -> u64 {
         self.journals.get(&shard).and_then(|journal| journal.last()).map_or(0, |(seq, _)| *seq)
     }
 
-    /// Appends to a journal if it ends at `after`. `u64::MAX` stands for an append without a condition.
+    /// Appends to a journal if it ends at `after`. `u64::MAX` appends unconditionally.
     pub(super) fn append(&mut self, shard: u32, after: u64, body: Bytes) -> Option<u64> {
         if after != u64::MAX && after != self.position(shard) {
             return None;
@@ -108,7 +110,7 @@ impl Bus {
         Some(self.sequence)
     }
 
-    /// Removes messages below a sequence; the last one stays.
+    /// Removes messages below a sequence, except the last message.
     pub(super) fn purge(&mut self, shard: u32, below: u64) {
         let last = self.position(shard);
         if let Some(journal) = self.journals.get_mut(&shard) {
@@ -150,7 +152,7 @@ impl Bus {
         true
     }
 
-    /// Gives a shard back if it is this executor's.
+    /// Releases a shard if this executor owns it.
     pub(super) fn release(&mut self, shard: u32, id: &str) {
         if let Some(record) = self.owners.get_mut(&shard)
             && record.0.as_deref() == Some(id)

@@ -1,4 +1,4 @@
-//! Clients of the simulation: starts, some of them of ids that are taken, and commands of all kinds.
+//! Clients of the simulation: starts, some with existing ids, and commands of all kinds.
 
 use serde_json::json;
 use sinew_protocol::command::{Command, StartCommand};
@@ -20,8 +20,8 @@ pub(super) struct SimulatedClients {
 }
 
 impl SimulatedClients {
-    /// Starts an execution. Some ids are taken already: by the same caller with the same or another body, or by another
-    /// caller.
+    /// Starts an execution. Some ids already exist, from the same caller with the same or another
+    /// body, or from another caller.
     pub(super) fn start(&mut self, mesh: &mut HostileMesh) {
         let workflow = mesh.dice.pick(&WORKFLOWS);
         let caller = mesh.dice.pick(&["ada", "ada", "eve"]);
@@ -31,7 +31,7 @@ impl SimulatedClients {
         };
         let mut start = StartCommand::new(id.clone(), workflow, json!({ "n": 1 }));
         if mesh.dice.chance(20) {
-            // A chain that only an executor may name.
+            // A chain that only an executor may send.
             start.chain = vec!["one".to_owned(), "line".to_owned(), "nap".to_owned()];
             start.depth = 3;
         }
@@ -55,7 +55,7 @@ impl SimulatedClients {
         self.give(mesh, "ada", operation, &self.started[nth].clone());
     }
 
-    /// Sends a command without any settings.
+    /// Sends a command without settings.
     pub(super) fn give(
         &mut self,
         mesh: &mut HostileMesh,

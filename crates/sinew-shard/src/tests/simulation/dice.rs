@@ -1,6 +1,6 @@
-//! Numbers that look random and are the same for the same seed.
+//! Pseudo-random numbers, reproducible from a seed.
 
-/// Dice of one seed (splitmix64).
+/// Random number generator of one seed (splitmix64).
 pub(super) struct Dice(u64);
 
 impl Dice {
@@ -8,7 +8,7 @@ impl Dice {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Below `sides`.
+    /// Returns a number below `sides`.
     pub(super) fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;
@@ -17,7 +17,7 @@ impl Dice {
         (x ^ (x >> 31)) % sides.max(1)
     }
 
-    /// True `percent` times of a hundred.
+    /// Returns true with a probability of `percent` percent.
     pub(super) fn chance(&mut self, percent: u64) -> bool {
         self.roll(100) < percent
     }

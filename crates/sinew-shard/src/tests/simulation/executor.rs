@@ -1,4 +1,4 @@
-//! Executors of the simulation: the rules of the crate, driven as the executor's shell drives them.
+//! Executors of the simulation: this crate's rules, driven as by the executor's shell.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -11,15 +11,15 @@ use super::shard_loop::ShardLoop;
 use super::{LEASE, SHARDS};
 use crate::manager::{LoopEnd, ManagerAction, ShardManager};
 
-/// Milliseconds between two heartbeats.
+/// Milliseconds between heartbeats.
 const HEARTBEAT_INTERVAL: Time = 400;
 
-/// Effect of a step on the process itself.
+/// Effect of a step on the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepOutcome {
-    /// It goes on.
+    /// It continues.
     Alive,
-    /// The step ended it.
+    /// The step crashed it.
     Died,
     /// It has left.
     Left,
@@ -28,14 +28,14 @@ pub(super) enum StepOutcome {
 /// One executor.
 pub(super) struct SimulatedExecutor {
     pub(super) id: String,
-    /// Distinguishes it from the process that had its name before.
+    /// Distinguishes it from an earlier process with the same name.
     process: String,
     manager: ShardManager,
     loops: BTreeMap<u32, LoopStage>,
     stops: BTreeMap<u32, bool>,
     actions: VecDeque<ManagerAction>,
     next_heartbeat: Time,
-    /// Until when it stands still, as after SIGSTOP.
+    /// Time until which it is suspended, as after SIGSTOP.
     pub(super) stopped_until: Time,
     is_told_to_leave: bool,
     is_leaving: bool,
@@ -73,7 +73,7 @@ impl SimulatedExecutor {
         }
     }
 
-    /// Returns how the executor stands, in words.
+    /// Describes the state of the executor.
     pub(super) fn describe(&self, mesh: &HostileMesh) -> String {
         let stage = |(shard, stage): (&u32, &LoopStage)| match stage {
             LoopStage::Waits { .. } => format!("{shard} waits"),
@@ -85,19 +85,19 @@ impl SimulatedExecutor {
         format!("{id} leaving {leaves}, alone {place:?}: {loops:?} {:?}", self.manager)
     }
 
-    /// Begins to leave once all steps that are under way are taken, as the executor's shell does.
+    /// Starts to leave after all steps in progress, like the executor's shell.
     pub(super) fn leave(&mut self) {
         self.is_told_to_leave = true;
     }
 
-    /// Opens all shards again: a stream was made anew.
+    /// Reopens all shards because a stream was recreated.
     pub(super) fn reopen(&mut self) {
         if !self.is_leaving {
             self.actions.extend(self.manager.handle_new_stream());
         }
     }
 
-    /// Does one thing.
+    /// Executes one step.
     pub(super) fn step(&mut self, mesh: &mut HostileMesh) -> StepOutcome {
         if let Some(action) = self.actions.pop_front() {
             self.perform(mesh, &action);

@@ -1,4 +1,4 @@
-//! Everything outside of the executors, with the faults between them and the bus.
+//! The environment of the executors, with the faults between them and the bus.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,27 +13,27 @@ use crate::manager::LoopEnd;
 use crate::state::PendingCommit;
 use crate::takeover_note::WorkItem;
 
-/// Why a loop stops in the middle of a step.
+/// Reason why a loop stops in the middle of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interrupt {
-    /// The loop ends, and the executor goes on.
+    /// The loop ends, and the executor continues.
     LoopEnds(LoopEnd),
-    /// The whole process ends: something that it touched has ended it.
+    /// The process crashes on the work that it processes.
     ProcessDies,
 }
 
-/// A message to the bus, from the side of its sender.
+/// Delivery of a message to the bus, as seen by its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
-    /// Stored, and the sender knows.
+    /// Stored, and acknowledged.
     Acknowledged,
-    /// Stored, and the sender does not know.
+    /// Stored, but the acknowledgement was lost.
     AnswerLost,
     /// Not stored.
     Lost,
 }
 
-/// An append that is under way, although its sender has given up.
+/// An append in progress whose sender has aborted.
 struct LateAppend {
     at: Time,
     shard: u32,
@@ -45,11 +45,11 @@ pub(super) struct HostileMesh {
     pub(super) bus: Bus,
     pub(super) invariants: Invariants,
     pub(super) dice: Dice,
-    /// Whether faults happen.
+    /// Whether faults occur.
     pub(super) is_stormy: bool,
-    /// Executions that end every process that takes them up, as an input of death does.
+    /// Executions that crash every process that processes them.
     pub(super) killers: BTreeSet<ExecutionId>,
-    /// When each killer last ended a process.
+    /// When each of them last crashed a process.
     pub(super) last_kills: BTreeMap<ExecutionId, Time>,
     late_appends: Vec<LateAppend>,
 }
@@ -69,7 +69,7 @@ impl HostileMesh {
         }
     }
 
-    /// Lets time pass. Appends arrive that were under way.
+    /// Advances the time. Appends in progress arrive.
     pub(super) fn advance(&mut self, milliseconds: Time) {
         self.bus.now += milliseconds;
         let now = self.bus.now;
@@ -84,7 +84,8 @@ impl HostileMesh {
         }
     }
 
-    /// Appends a commit. Its sender may learn nothing: then it was stored, will be, or never is.
+    /// Appends a commit. Its sender may get no response: then it was stored, will be stored, or
+    /// never is.
     pub(super) fn append(&mut self, shard: u32, commit: &PendingCommit) -> Result<u64, Interrupt> {
         let lost = Err(Interrupt::LoopEnds(LoopEnd::Lost));
         if self.is_stormy && self.dice.chance(2) {
@@ -116,7 +117,7 @@ impl HostileMesh {
         Ok(())
     }
 
-    /// Decides what becomes of a message that is sent until it is acknowledged.
+    /// Decides the delivery of a message that is sent until it is acknowledged.
     pub(super) fn deliver(&mut self) -> Delivery {
         match self.dice.roll(100) {
             0..8 if self.is_stormy => Delivery::Lost,
@@ -125,7 +126,7 @@ impl HostileMesh {
         }
     }
 
-    /// Ends the process if one of these pieces of work does that.
+    /// Crashes the process if one of these work items does so.
     pub(super) fn touch<'a>(
         &mut self,
         items: impl IntoIterator<Item = &'a WorkItem>,

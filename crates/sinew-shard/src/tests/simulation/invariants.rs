@@ -2,33 +2,33 @@
 //!
 //! | name | invariant |
 //! |---|---|
-//! | I1 | every accepted start begins one execution, which ends, is archived and is then closed |
-//! | I2 | no task leaves before its dispatch is in the journal |
+//! | I1 | every accepted start creates one execution, which ends, is archived and is then closed |
+//! | I2 | no task is sent before its dispatch is in the journal |
 //! | I3 | a dispatched task is sent, unless its attempt has ended |
 //! | I4 | the id and the content of a task do not depend on its sender |
-//! | I5 | an attempt has one end, and an activation completes once |
-//! | I6 | a journal is one chain: a replay tells what was committed, whatever was compacted and purged |
+//! | I5 | an attempt ends once, and an activation completes once |
+//! | I6 | a journal is one chain: a replay yields all commits after any compaction and purge |
 //! | I7 | committed facts fold |
 //! | I8 | an owner that lost an append writes nothing that does not follow from the journal |
-//! | I9 | a new attempt begins after the end of the one before |
+//! | I9 | a new attempt starts after the end of the previous one |
 //! | I11 | positions pass an input only with its consequences |
-//! | I12 | the answer to one attempt never counts for another |
+//! | I12 | the result of one attempt never counts for another |
 //! | I13 | results without proof or from other agents never count |
 //! | I14 | timers fire, and never early |
 //! | I15 | facts carry the broker's time |
 //! | I16 | a result that was stored before the deadline of its attempt counts, whichever owner reads it and when |
-//! | I17 | nothing but late results follows an end, and a command is decided once |
+//! | I17 | only late results follow an end, and a command is decided once |
 //! | I18 | a paused execution dispatches nothing |
-//! | I20 | a map has no more items under way than its limit |
+//! | I20 | a map never has more items in progress than its limit |
 //! | I21 | attempts stay within their limit, across owners |
-//! | I22 | work that ends its owners is set aside after three deaths, and only then |
+//! | I22 | work that crashes its owners is held or quarantined after three crashes, and only then |
 //! | I29 | a child answers its parent before it is closed, with its own end; callers cannot claim a chain |
-//! | I30 | reports tell committed facts only |
+//! | I30 | reports contain committed facts only |
 //! | I31 | an execution keeps its plan, its caller and its id |
-//! | I32 | an id that is taken begins nothing for others |
+//! | I32 | a start of another caller with an existing id starts nothing |
 //! | I33 | no agent takes a task from its queue after the execution is closed |
 //! | I34 | the usage of each attempt counts once, and the archive has it |
-//! | O1 | the shard of a living owner is not claimed |
+//! | O1 | the shard of a live owner is not claimed |
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,12 +52,12 @@ use crate::takeover_note::{MAX_ITEM_DEATHS, WorkItem};
 use crate::tests::kit::key;
 use crate::usage::execution_usage;
 
-/// Attempts of the plans that retry: one and two more.
+/// Maximum number of attempts in plans with retries: one and two retries.
 const MAX_TRIES: u32 = 3;
-/// Items of the map that may be under way.
+/// Maximum number of the map's items in progress.
 const MAP_LIMIT: usize = 2;
 
-/// The observer of all writes.
+/// Observer of all writes.
 #[derive(Default)]
 pub(super) struct Invariants {
     pub(super) model: Model,
@@ -65,13 +65,13 @@ pub(super) struct Invariants {
     now: Time,
     positions: BTreeMap<u32, Positions>,
     quarantined: BTreeSet<MessagePosition>,
-    /// Deaths of processes with an item in a stored note.
+    /// Crashes of processes with an item in a stored note.
     deaths: BTreeMap<(u32, WorkItem), u32>,
     /// Shards whose streams are read from the beginning at the next opening.
     reread: BTreeSet<u32>,
     /// Tasks that were sent at least once.
     sent: BTreeSet<TaskId>,
-    /// Executions whose callers were told that they have begun.
+    /// Executions whose callers were notified of the start.
     answered: BTreeSet<ExecutionId>,
     reached: ReachedCounts,
 }
@@ -85,7 +85,7 @@ impl Invariants {
         self.reached
     }
 
-    /// Counts the death of a predecessor as the note that it left tells it.
+    /// Counts the crash of a predecessor from the note that it left.
     pub(super) fn note_read(&mut self, shard: u32, note: &[u8], process: &str) {
         let note: serde_json::Value = serde_json::from_slice(note).unwrap_or_default();
         if note["process"] == process {
@@ -97,12 +97,12 @@ impl Invariants {
         }
     }
 
-    /// Both streams are read from the beginning at the next openings.
+    /// Lets the next openings read both streams from the beginning.
     pub(super) fn reread_streams(&mut self, shards: u32) {
         self.reread.extend(0..shards);
     }
 
-    /// Returns the positions behind which a new owner reads.
+    /// Returns the positions after which a new owner reads.
     pub(super) fn positions_to_read(&mut self, shard: u32, stored: Positions) -> Positions {
         if self.reread.remove(&shard) {
             self.reach("streams read again");
@@ -183,7 +183,7 @@ impl Invariants {
         attempt.and_then(|(_, attempt)| attempt.deadline).is_some_and(|deadline| deadline <= now)
     }
 
-    /// A message of a commit that was just stored leaves the owner: a task is sent only if the journal awaits its answer.
+    /// Checks a message of a stored commit: a task is sent only if the journal awaits its result.
     pub(super) fn released(&self, outgoing: &Outgoing) {
         let Outgoing::Task { call, .. } = outgoing else { return };
         let one = &self.model.executions[&call.execution];
@@ -193,7 +193,7 @@ impl Invariants {
         assert!(is_awaited, "I33: {} is sent although it is over", call.task);
     }
 
-    /// An agent takes a task from its queue.
+    /// Checks that an agent may take a task from its queue.
     pub(super) fn taken(&mut self, execution: &ExecutionId, task: &TaskId) {
         let is_open = self.model.executions.get(execution).is_some_and(|one| one.is_open);
         assert!(is_open, "I33: {task} is taken although {execution} is closed");
@@ -207,7 +207,7 @@ impl Invariants {
         self.reach("archived");
     }
 
-    /// Takes a commit that was stored.
+    /// Handles a stored commit.
     pub(super) fn committed(&mut self, bus: &Bus, shard: u32, body: &Bytes) {
         self.now = bus.now;
         let commit = Commit::decode(body).unwrap();
@@ -225,7 +225,7 @@ impl Invariants {
         for seq in before.commands..now.commands {
             let message = &bus.commands[seq as usize];
             let Subject::Command { shard: of, operation, caller, id } = &message.subject else { continue };
-            // A report of a callee has no verdict: it may mean nothing.
+            // A callee's report has no verdict, because it may have no effect.
             if *of != shard
                 || *operation == Operation::Wait
                 || self.quarantined.contains(&(InputStream::Commands, seq + 1))
@@ -241,8 +241,8 @@ impl Invariants {
         }
     }
 
-    /// Compares the usage in the archive of an execution with the results that agents have stored: one turn for each. One
-    /// that was quarantined need not count.
+    /// Compares the usage in the archive of an execution with the stored results of agents: one
+    /// turn for each. A quarantined result need not count.
     fn check_usage(&self, bus: &Bus, one: &ModelExecution) {
         let (mut fewest, mut most) = (0, 0);
         for (nth, message) in bus.results.iter().enumerate() {
@@ -316,20 +316,20 @@ impl Invariants {
         self.reach("closed");
     }
 
-    /// A checkpoint repeats what is known, and may add to it.
+    /// Checks that a checkpoint repeats the known rounds; it may add new ones.
     fn checkpoint(&mut self, bus: &Bus, shard: u32, entry: &Entry) {
         let id = &entry.execution;
         self.reach("checkpoints");
         let meta = entry.meta.clone().unwrap();
         let Some(mut one) = self.model.executions.remove(id) else {
-            // Begun in the same commit.
+            // Started in the same commit.
             let mut one = ModelExecution::new(shard, meta);
             entry.rounds.iter().for_each(|round| self.round(bus, &mut one, round));
             return self.keep_checkpoint(one, entry);
         };
         assert_eq!(*one.stored.meta, meta, "I31: an execution keeps its plan and caller");
         let known: Vec<Bytes> = one.stored.rounds.to_rounds();
-        // A closed execution comes back from its archive, which need not have what followed its end.
+        // A closed execution is restored from its archive, which may omit what followed its end.
         let kept = if one.is_open { known.len() } else { one.rounds_until_end };
         assert!(entry.rounds.starts_with(&known[..kept]), "I6: a checkpoint of {id} changes the past");
         let forgets = one.is_open && !entry.commands.starts_with(&one.stored.verdicts);
@@ -435,7 +435,7 @@ impl Invariants {
         }
     }
 
-    /// Checks what must hold once nothing is left to do.
+    /// Checks the final state after all work has completed.
     pub(super) fn finished(&self, bus: &Bus) {
         for (id, one) in &self.model.executions {
             assert!(!one.is_open, "I1: {} has not ended", one.describe());
@@ -466,7 +466,7 @@ impl Invariants {
     }
 }
 
-/// Returns the turns of models that the archive of an execution tells.
+/// Returns the number of model turns in the archive of an execution.
 fn archived_turns(bus: &Bus, one: &ModelExecution) -> u64 {
     let mut machine: Machine<()> = one.program.machine();
     for round in &bus.history[&one.stored.meta.execution].rounds {
@@ -475,7 +475,7 @@ fn archived_turns(bus: &Bus, one: &ModelExecution) -> u64 {
     execution_usage(machine.state()).turns
 }
 
-/// Compares the answer that a parent has with the end of the child.
+/// Compares the result that a parent received with the end of the child.
 fn check_child(bus: &Bus, one: &ModelExecution) {
     let Some(parent) = &one.stored.meta.parent else { return };
     let is_reopened = one.machine.state().reopened > 0;
@@ -502,7 +502,7 @@ fn is_timeout<T>(result: &Result<T, sinew_protocol::Fault>) -> bool {
     matches!(result, Err(fault) if fault.code == ATTEMPT_TIMED_OUT)
 }
 
-/// An attempt ends with the answer to its own task, by the agent that was asked.
+/// An attempt ends with the result of its own task, from the called agent.
 fn check_reply(one: &ModelExecution, of: (ActivationId, u32), output: &serde_json::Value) {
     let id = &one.stored.meta.execution;
     assert!(output["forged"].is_null(), "I13: a forged result counts for {id}");

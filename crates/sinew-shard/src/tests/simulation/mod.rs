@@ -1,9 +1,10 @@
 //! A mesh in one thread: executors over a hostile bus, with clients, agents and forgers.
 //!
-//! One seed is one history. Executors take their steps in an order that the seed decides, and each step writes at most
-//! once, so that a process can be killed between any two writes. The bus loses, doubles, delays and reorders. A history
-//! ends with a time without faults, in which everything that was accepted has to end. Every write is checked against a
-//! model: see [`invariants`].
+//! One seed determines one history. Executors take their steps in an order that depends on the
+//! seed, and each step writes at most once, so that a process can be killed between any two writes.
+//! The bus loses, duplicates, delays and reorders messages. A history ends with a period without
+//! faults, in which all accepted work has to complete. Every write is checked against a model: see
+//! [`invariants`].
 
 mod agents;
 mod bus;
@@ -30,7 +31,7 @@ const SHARDS: u32 = 2;
 /// Lease of the executors.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// How often histories came to something, so that a simulation in which nothing happens fails.
+/// How often histories reached each outcome, so that a simulation without activity fails.
 pub(super) type ReachedCounts = BTreeMap<&'static str, u64>;
 
 /// Returns the shard of an execution.

@@ -1,4 +1,5 @@
-//! The model: executions as the journals of the bus tell them, folded by the engine, apart from the owners' own state.
+//! The model: executions as recorded in the bus's journals, folded by the engine independently of
+//! the owners' state.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,18 +12,18 @@ use crate::program::Program;
 use crate::stored::StoredExecution;
 use crate::tests::kit::program_by_digest;
 
-/// An attempt that was handed out.
+/// A dispatched attempt.
 #[derive(Clone, Debug)]
 pub(super) struct ModelAttempt {
     pub(super) task: TaskId,
-    /// The agent or workflow that was asked; `None` for an evaluation.
+    /// The agent or workflow that was called; `None` for an evaluation.
     pub(super) agent: Option<Token>,
     pub(super) deadline: Option<Time>,
-    /// Whether the journal has its end.
+    /// Whether the journal contains its end.
     pub(super) has_reply: bool,
 }
 
-/// An execution as the journal tells it.
+/// An execution as recorded in the journal.
 pub(super) struct ModelExecution {
     pub(super) shard: u32,
     pub(super) stored: StoredExecution,
@@ -32,12 +33,12 @@ pub(super) struct ModelExecution {
     pub(super) is_open: bool,
     pub(super) is_paused: bool,
     pub(super) has_ended: bool,
-    /// Rounds up to the newest end or the newest usage after it; 0 before it. Later ones are late results without usage,
-    /// which the archive need not have.
+    /// Rounds up to the newest end or later usage; 0 before an end. Later rounds are late results
+    /// without usage, which the archive may omit.
     pub(super) rounds_until_end: usize,
     pub(super) attempts: BTreeMap<(ActivationId, u32), ModelAttempt>,
     pub(super) completed: BTreeSet<ActivationId>,
-    /// When sleeping activations wake up.
+    /// When sleeping activations resume.
     pub(super) slept: BTreeMap<ActivationId, Time>,
 }
 
@@ -59,7 +60,7 @@ impl ModelExecution {
         }
     }
 
-    /// Folds a round of the journal; returns it, or why it does not fold.
+    /// Folds a round of the journal; returns it, or the reason why it cannot be folded.
     pub(super) fn fold(&mut self, bytes: &[u8]) -> Result<Round, String> {
         let round = decode_round(bytes).map_err(|error| error.to_string())?;
         self.stored.rounds.push(bytes);
@@ -67,7 +68,7 @@ impl ModelExecution {
         Ok(round)
     }
 
-    /// Takes a fact of a folded round.
+    /// Handles a fact of a folded round.
     pub(super) fn take(&mut self, fact: &Fact) {
         match fact {
             Fact::Dispatched { act, attempt, ask, deadline, .. } => {
@@ -106,18 +107,18 @@ impl ModelExecution {
         self.attempts.iter().find(|(_, one)| one.task.as_str() == task).map(|(key, one)| (*key, one))
     }
 
-    /// Returns the number of activations with an attempt under way, among those that a map has made.
+    /// Returns the number of a map's activations with an attempt in progress.
     pub(super) fn items_in_flight(&self) -> usize {
         let acts = self.machine.state().acts.iter();
         acts.filter(|act| act.owner.is_some() && act.phase == ActivationPhase::Running).count()
     }
 
-    /// Returns true if the execution goes on only after a person has done something.
+    /// Returns true if the execution is paused or waits for a person.
     pub(super) fn needs_a_person(&self) -> bool {
         self.is_open && (self.is_paused || self.machine.state().waiting().next().is_some())
     }
 
-    /// Returns how the execution stands, in words.
+    /// Describes the state of the execution.
     pub(super) fn describe(&self) -> String {
         let (name, shard, ended, hold) = (self.program.name(), self.shard, self.has_ended, &self.stored.hold);
         let waits = sinew_engine::waiting(self.machine.state());
@@ -125,7 +126,7 @@ impl ModelExecution {
     }
 }
 
-/// All that the journals tell.
+/// Content of all journals.
 #[derive(Default)]
 pub(super) struct Model {
     pub(super) executions: HashMap<ExecutionId, ModelExecution>,
@@ -134,12 +135,12 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Returns true if the execution waits for an operator.
+    /// Returns true if the execution is held.
     pub(super) fn is_held(&self, execution: &ExecutionId) -> bool {
         self.executions.get(execution).is_some_and(|one| one.is_open && one.stored.hold.is_some())
     }
 
-    /// Returns true if the execution has begun and is not closed.
+    /// Returns true if the execution has started and is not closed.
     pub(super) fn is_open(&self, execution: &ExecutionId) -> bool {
         self.executions.get(execution).is_some_and(|one| one.is_open)
     }

@@ -1,4 +1,4 @@
-//! The opening of a shard, driven as the executor's shell drives it: every step writes at most once.
+//! The opening of a shard as the executor's shell drives it: every step writes at most once.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::state::ShardConfig;
 use crate::takeover_guard::TakeoverGuard;
 use crate::tests::kit::{config, program_by_digest};
 
-/// Bytes above which journals are compacted: few, so that it happens.
+/// Low compaction threshold of journals, so that they are compacted.
 const COMPACTION_BYTES: usize = 1_500;
-/// Bytes that active executions may take: few, so that executions are evicted.
+/// Low memory limit of active executions, so that they are evicted.
 const MEMORY_BYTES: usize = 9_000;
 
 /// A shard that is being opened.
@@ -37,15 +37,16 @@ enum OpeningStep {
     Done,
 }
 
-/// The shard of a process that has a suspect in hand: of two shards with one, neither could be told from the other.
+/// The shard of a process with a suspect in progress: with two, a crash could not be attributed to
+/// one of them.
 pub(super) type SuspectPosition = Option<u32>;
 
-/// Returns true if a shard may take work in hand now.
+/// Returns true if a shard may start work now.
 pub(super) fn may_hold(place: &mut SuspectPosition, shard: u32, guard: &TakeoverGuard) -> bool {
     !guard.note().is_suspicious() || *place.get_or_insert(shard) == shard
 }
 
-/// Gives the place back.
+/// Releases the slot.
 pub(super) fn leave_place(place: &mut SuspectPosition, shard: u32) {
     place.take_if(|taken| *taken == shard);
 }
@@ -74,7 +75,7 @@ impl OpeningLoop {
         Self { opening, revision, step: OpeningStep::Claim, again: Vec::new() }
     }
 
-    /// Does one thing; returns true once the shard is open.
+    /// Executes one step; returns true once the shard is open.
     pub(super) fn step(
         &mut self,
         mesh: &mut HostileMesh,

@@ -1,4 +1,4 @@
-//! Messages of stored commits on their way out, and the calls of agents that answer directly.
+//! Outgoing messages of stored commits, and calls of agents that respond directly.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -20,14 +20,14 @@ use crate::outgoing::{
 };
 use crate::tests::kit::{answer, key};
 
-/// Milliseconds after which a direct call without an answer is made again.
+/// Milliseconds after which an unanswered direct call is repeated.
 const REPEAT_INTERVAL: Time = 1_500;
 
-/// A message on its way out.
+/// An outgoing message.
 #[derive(Clone)]
 pub(super) enum Sending {
     New(Outgoing),
-    /// The second part of an end: the caller's task is answered, then the shard is told.
+    /// The second part of an end: answers the caller's task, then notifies the shard.
     Answer {
         record: Box<ExecutionRecord>,
         result: Result<Value, Fault>,
@@ -39,20 +39,20 @@ pub(super) enum Sending {
 /// A task that an agent answers directly.
 struct DirectCall {
     call: Call,
-    /// When it is made again.
+    /// When the call is repeated.
     due: Time,
-    /// Answers on their way, with the time of their arrival: none, one or two.
+    /// Pending responses with their arrival times: none, one or two.
     answers: Vec<(Time, Result<Value, Fault>)>,
 }
 
-/// The outbox of a shard's owner. It ends with its owner.
+/// The outbox of a shard's owner, dropped with its owner.
 pub(super) struct SimulatedOutbox {
     owner: Token,
     sendings: Vec<Sending>,
     calls: BTreeMap<TaskId, DirectCall>,
     /// Tasks that this outbox has withdrawn.
     cancelled: BTreeSet<TaskId>,
-    /// Inputs for the shard's owner that come from here.
+    /// Inputs for the shard's owner from the outbox.
     pub(super) back: VecDeque<ShardInput>,
 }
 
@@ -71,8 +71,8 @@ impl SimulatedOutbox {
         self.sendings.push(sending);
     }
 
-    /// Returns true if a message has to wait: the task that it cancels is being stored, or tasks of the execution whose end it
-    /// archives are being withdrawn.
+    /// Returns true if a message has to wait: the task that it cancels is being stored, or tasks of
+    /// the execution whose end it archives are being withdrawn.
     fn waits(&self, sending: &Sending) -> bool {
         let others = self.sendings.iter().filter_map(|sending| match sending {
             Sending::New(outgoing) => Some(outgoing),
@@ -98,7 +98,8 @@ impl SimulatedOutbox {
         self.sendings.len()
     }
 
-    /// Sends one of the messages, in any order. One that may not have arrived stays, to be sent again.
+    /// Sends one of the messages, in any order. A message that may be lost remains, to be sent
+    /// again.
     pub(super) fn send_one(&mut self, mesh: &mut HostileMesh) {
         let nth = mesh.dice.roll(self.sendings.len() as u64) as usize;
         let sending = self.sendings.swap_remove(nth);
@@ -211,7 +212,7 @@ impl SimulatedOutbox {
         mesh.bus.put_once(subject, command.to_json().into());
     }
 
-    /// Takes answers of agents that are called directly, and calls again where none has come.
+    /// Receives responses of directly called agents, and repeats unanswered calls.
     pub(super) fn hear_calls(&mut self, mesh: &mut HostileMesh) {
         let now = mesh.bus.now;
         let mut heard = Vec::new();
@@ -225,7 +226,7 @@ impl SimulatedOutbox {
         for (task, result) in heard {
             let Some(one) = self.calls.get(&task) else { continue };
             let (execution, agent) = (one.call.execution.clone(), Token::of("direct"));
-            // The second of two answers finds no call any more, unless it comes in the same moment.
+            // The second of two responses finds no call unless both arrive at the same time.
             if one.answers.is_empty() {
                 self.calls.remove(&task);
             }
@@ -235,7 +236,7 @@ impl SimulatedOutbox {
 }
 
 impl DirectCall {
-    /// Calls an agent. Its answer comes after a while, comes twice, or is lost.
+    /// Calls an agent. Its response is delayed, duplicated or lost.
     fn ask(call: Call, mesh: &mut HostileMesh) -> Self {
         let is_stormy = mesh.is_stormy;
         let (now, dice) = (mesh.bus.now, &mut mesh.dice);

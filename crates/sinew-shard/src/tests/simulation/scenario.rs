@@ -1,4 +1,4 @@
-//! One history: a storm with faults, then a calm in which everything has to end.
+//! One history: a period with faults, then one without, in which all work has to complete.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,26 @@ use super::executor::{SimulatedExecutor, StepOutcome};
 use super::hostile::HostileMesh;
 use super::{ReachedCounts, SHARDS};
 
-/// Fewest steps with faults, and steps more that a seed may add.
+/// Minimum number of steps with faults, and additional steps that a seed may add.
 const STORM_STEPS: (u64, u64) = (100, 200);
-/// Most steps without faults until everything has ended.
+/// Maximum number of steps without faults until all work has completed.
 const MAX_CALM_STEPS: u64 = 12_000;
-/// Milliseconds after which an execution that ends executors would have been taken up by the next one.
+/// Milliseconds after which another executor would have processed an execution that crashes
+/// executors.
 const QUIET_TIME: u64 = 15_000;
 
 /// A mesh with executors, clients and agents.
 struct Scenario {
     mesh: HostileMesh,
     executors: Vec<SimulatedExecutor>,
-    /// Executors that were killed or have left, and when they begin again.
+    /// Executors that were killed or have left, and when they restart.
     absent: BTreeMap<String, Time>,
     incarnations: u64,
     clients: SimulatedClients,
     agents: SimulatedAgents,
 }
 
-/// Runs the history of a seed; returns what it has reached. Panics if an invariant is broken.
+/// Runs the history of a seed; returns the outcomes. Panics if an invariant is violated.
 pub(in crate::tests) fn run(seed: u64) -> ReachedCounts {
     let mut scenario = Scenario {
         mesh: HostileMesh::new(seed),
@@ -57,7 +58,7 @@ impl Scenario {
         self.executors.push(SimulatedExecutor::new(id, self.incarnations));
     }
 
-    /// One step with faults.
+    /// Executes one step with faults.
     fn storm(&mut self) {
         let mesh = &mut self.mesh;
         match mesh.dice.roll(1_000) {
@@ -94,7 +95,7 @@ impl Scenario {
         }
     }
 
-    /// Stops an executor for a while, as SIGSTOP does.
+    /// Stops an executor temporarily, like SIGSTOP.
     fn stop(&mut self) {
         let nth = self.mesh.dice.roll(self.executors.len() as u64 + 1) as usize;
         let until = self.mesh.bus.now + 1_000 + self.mesh.dice.roll(4_000);
@@ -139,7 +140,7 @@ impl Scenario {
         self.absent.insert(executor.id, now + pause);
     }
 
-    /// Takes steps without faults until nothing is left to do.
+    /// Executes steps without faults until no work remains.
     fn calm(&mut self) {
         self.mesh.is_stormy = false;
         self.executors.iter_mut().for_each(|executor| executor.stopped_until = 0);
@@ -160,14 +161,14 @@ impl Scenario {
         panic!("I1: after {MAX_CALM_STEPS} calm steps {open:#?} are open: {owners:#?}, {recorded:?}");
     }
 
-    /// Answers people's questions and takes up what is held; returns true if all is done.
+    /// Answers people's questions and resumes held executions; returns true if everything is done.
     fn check_calm(&mut self, step: u64) -> bool {
         let model = &self.mesh.invariants.model;
-        // Killers are found within a number of deaths; then the defect is mended.
+        // Crashing executions are detected within a number of crashes; then the defect is fixed.
         if step > MAX_CALM_STEPS / 2 && !self.mesh.killers.is_empty() {
             for killer in std::mem::take(&mut self.mesh.killers) {
                 let is_set_aside = model.is_held(&killer) || !model.is_open(&killer);
-                // One that was resumed and only waits is not taken up.
+                // A resumed execution that only waits is not processed.
                 let now = self.mesh.bus.now;
                 let is_quiet = self.mesh.last_kills.get(&killer).is_none_or(|last| now - last > QUIET_TIME);
                 let name = || model.executions[&killer].describe();
@@ -194,7 +195,7 @@ impl Scenario {
         false
     }
 
-    /// Returns true if every input is read, every shard has one owner, and nothing is on its way.
+    /// Returns true if every input is read, every shard has one owner, and no message is pending.
     fn is_quiet(&self) -> bool {
         (0..SHARDS).all(|shard| {
             let mut loops = self.executors.iter().filter(|one| one.open_loop(shard).is_some());

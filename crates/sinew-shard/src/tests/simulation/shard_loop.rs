@@ -1,4 +1,4 @@
-//! The loop of an open shard: turns, commits, and what follows from them, one write at a time.
+//! The loop of an open shard: turns, commits and their consequences, one write at a time.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ use crate::takeover_note::WorkItem;
 use crate::tests::kit::{FactCounter, NoSchemas, key, library, program_by_digest};
 use crate::timer_check::InboxEnds;
 
-/// Messages of one turn.
+/// Maximum number of messages per turn.
 const MAX_BATCH: u64 = 6;
 
 /// An open shard.
@@ -78,7 +78,7 @@ impl ShardLoop {
         }
     }
 
-    /// Returns how the shard stands, in words.
+    /// Describes the state of the shard.
     pub(super) fn describe(&self, mesh: &HostileMesh) -> String {
         let (commands, results) = (mesh.bus.commands.len(), mesh.bus.results.len());
         let (outbox, back, groups) = (self.outbox.len(), self.outbox.back.len(), self.groups.len());
@@ -100,7 +100,7 @@ impl ShardLoop {
         self.state.config().shard
     }
 
-    /// Does one thing.
+    /// Executes one step.
     pub(super) fn step(
         &mut self,
         mesh: &mut HostileMesh,
@@ -108,7 +108,7 @@ impl ShardLoop {
         is_stopped: bool,
     ) -> Result<(), Interrupt> {
         self.outbox.hear_calls(mesh);
-        // Messages of earlier commits leave while an append is under way.
+        // Messages of earlier commits are sent while an append is in progress.
         if self.pending.is_some() && !self.outbox.is_empty() && mesh.dice.chance(30) {
             self.outbox.send_one(mesh);
             return Ok(());
@@ -140,7 +140,7 @@ impl ShardLoop {
         self.begin_turn(mesh)
     }
 
-    /// Takes what has come in, or begins to take it in groups.
+    /// Processes pending inputs, or starts processing them in groups.
     fn begin_turn(&mut self, mesh: &mut HostileMesh) -> Result<(), Interrupt> {
         let is_due = self.state.next_timeout().is_some_and(|due| due <= mesh.bus.now);
         if self.guard.check_end(is_due) {
@@ -179,7 +179,7 @@ impl ShardLoop {
         self.decide(mesh, &group.messages, group.inputs, Some(&group.due))
     }
 
-    /// Decides inputs; the commit is stored by the next step.
+    /// Decides inputs; the next step stores the commit.
     fn decide(
         &mut self,
         mesh: &mut HostileMesh,
@@ -209,7 +209,7 @@ impl ShardLoop {
         mesh.invariants.noticed(self.state.take_notices());
         self.pending = self.state.poll_commit();
         self.state.prepare();
-        // A message that is there before the commit is stored leaves in this step already.
+        // A message that already exists when the commit is stored is sent in this step.
         self.collect();
         if self.pending.is_none() {
             self.end_turn(mesh);
@@ -217,7 +217,7 @@ impl ShardLoop {
         Ok(())
     }
 
-    /// Returns where the streams of the shard end now.
+    /// Returns the current ends of the shard's streams.
     fn inbox_ends(&self, bus: &Bus) -> InboxEnds {
         let shard = self.shard();
         let end = |stream| {
@@ -227,7 +227,7 @@ impl ShardLoop {
         InboxEnds { at: bus.now, commands: end(InputStream::Commands), results: end(InputStream::Results) }
     }
 
-    /// Makes an input of a message.
+    /// Converts a message to an input.
     fn read(&self, mesh: &mut HostileMesh, place: MessagePosition) -> Result<ShardInput, Interrupt> {
         let item = mesh.bus.message(place).work_item();
         if !self.state.refuses(self.guard.note(), &item) {
@@ -284,7 +284,7 @@ impl ShardLoop {
         }
     }
 
-    /// Hands the shard over: some of what is being sent is sent, and what was archived is closed.
+    /// Hands the shard over: sends some of the pending messages, and closes archived executions.
     fn step_drain(&mut self, mesh: &mut HostileMesh) {
         if !self.outbox.is_empty() && mesh.dice.chance(90) {
             return self.outbox.send_one(mesh);
@@ -305,7 +305,7 @@ impl ShardLoop {
         Ok(())
     }
 
-    /// Returns messages that are delivered now: each stream in its order, some of what is there.
+    /// Returns messages to deliver now: some of each stream, in order.
     fn receive(&mut self, mesh: &mut HostileMesh) -> Vec<MessagePosition> {
         let shard = self.shard();
         let mut places = Vec::new();
@@ -330,7 +330,7 @@ fn is_of_shard(message: &BusMessage, of: u32) -> bool {
     matches!(&message.subject, Subject::Command { shard, .. } | Subject::Result { shard, .. } if *shard == of)
 }
 
-/// Looks up what a message names.
+/// Performs a lookup of a message.
 fn find(bus: &Bus, lookup: Lookup) -> Found {
     match lookup {
         Lookup::Record(execution) => Found::Record(Ok(bus.history.get(&execution).cloned().map(Box::new))),

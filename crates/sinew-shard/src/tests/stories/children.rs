@@ -1,4 +1,4 @@
-//! Stories of sub-workflows: their starts, answers and refusals.
+//! Scripted tests of sub-workflows: starts, answers and rejections.
 
 use super::check;
 

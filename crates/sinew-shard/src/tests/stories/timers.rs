@@ -1,4 +1,5 @@
-//! Stories of deadlines, and of results that wait while the owner or the broker is away.
+//! Scripted tests of deadlines, and of results that wait while the owner or the broker is
+//! unreachable.
 
 use super::check;
 

@@ -1,4 +1,4 @@
-//! Stories of callees that wait for people: the clocks of the caller stop, also after a takeover.
+//! Scripted tests of callees that wait for people: the caller's timers stop, also after a takeover.
 
 use super::check;
 
