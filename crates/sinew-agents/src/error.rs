@@ -21,7 +21,7 @@ pub enum AgentError {
     #[error("output does not fit the output schema")]
     Output(Vec<String>),
     /// The validation of the input or output exceeded its budget.
-    #[error("checking the {which} against its schema takes more than a check may take")]
+    #[error("checking the {which} against its schema exceeds the limit of a check")]
     CheckBudget {
         /// `input` or `output`.
         which: &'static str,
@@ -89,7 +89,7 @@ pub enum AgentError {
         reason: String,
     },
     /// The server refused the request.
-    #[error("'{host}' answered {status}{}", tail(.excerpt))]
+    #[error("'{host}' returned HTTP status {status}{}", tail(.excerpt))]
     Status {
         /// Host of the URL.
         host: String,

@@ -176,16 +176,18 @@ pub enum InputRefusal {
     #[error("node '{0}' did not fail")]
     DidNotFail(String),
     /// The node depends on other retried nodes, and uses their outputs.
-    #[error("node '{0}' depends on others that run again, so it takes what they give: run only it again")]
+    #[error(
+        "node '{0}' depends on other nodes that run again, so its input is theirs; replace the input of a node that runs again alone"
+    )]
     TakesFromOthers(String),
     /// The node is run by a map, a loop, a fork, or the end of the execution.
-    #[error("node '{0}' does not run on its own: name what runs it")]
+    #[error("node '{0}' does not run on its own; name the node that runs it")]
     NotItsOwn(String),
     /// An input applies to one node, or to the execution.
     #[error("an input is for one node or for the whole execution, and {0} nodes are named")]
     ManyNodes(usize),
     /// The node calls no agent or workflow, so it has no input that can be replaced.
-    #[error("node '{0}' asks no agent and no workflow, so it takes no input")]
+    #[error("node '{0}' calls no agent or workflow, so its input cannot be replaced")]
     TakesNoInput(String),
     /// The input violates the workflow's schema or limits.
     #[error("the input is refused: {0}")]

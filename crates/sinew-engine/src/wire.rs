@@ -30,7 +30,7 @@ pub enum WireError {
     #[error("journal format {0} is not known to this version")]
     Version(u32),
     /// A fact of an unknown kind, whose effect is unknown as well.
-    #[error("fact {0} of the round is of a kind this version does not know")]
+    #[error("fact {0} of the round has a kind that this version does not know; upgrade Sinew")]
     UnknownFact(usize),
     /// A required part is missing, or has an unknown value.
     #[error("fact {fact}: {field} is missing or has an unknown value")]

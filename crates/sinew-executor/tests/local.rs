@@ -210,7 +210,7 @@ async fn agents_answer_fail_die_and_run_out_of_time() {
         ("echo", one(json!({"ask": "echo"})), Success, json!({"node": "a"}), ""),
         ("retry", one(json!({"ask": "flaky", "retry": 2})), Success, json!({"tries": 2}), ""),
         ("no retry", one(json!({"ask": "flaky"})), Failure, null.clone(), "the first call fails"),
-        ("panic", one(json!({"ask": "dies"})), Failure, null.clone(), "agent 'dies' died while working"),
+        ("panic", one(json!({"ask": "dies"})), Failure, null.clone(), "agent 'dies' exited during its task"),
         (
             "timeout",
             one(json!({"ask": "hangs", "timeout": 20})),

@@ -119,7 +119,7 @@ pub fn undeliverable(headers: &HeaderMap) -> Option<&str> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// A line or a message exceeds what servers send.
-    #[error("a frame is longer than any server sends")]
+    #[error("a frame exceeds the maximum size of the protocol")]
     Length,
     /// A line is not one that servers send.
     #[error("a line is not one that servers send")]

@@ -31,7 +31,7 @@ pub enum BadArtifact {
     #[error("an artifact name has 1 to {MAX_NAME} bytes, this one has {0}")]
     Length(usize),
     /// A character that could leave the folder, hide, or mean something to a shell, URI or terminal.
-    #[error("artifact name {name:?} holds {character:?}, which no artifact name may hold")]
+    #[error("artifact name {name:?} contains the invalid character {character:?}")]
     Character {
         /// The name as given.
         name: String,
@@ -51,7 +51,7 @@ pub enum BadArtifact {
     #[error("the address {0:?} has no key: it was shortened, or an older version stored the artifact")]
     NoKey(String),
     /// The bytes are not those that were stored.
-    #[error("artifact {name} was changed: it should be {expected}, it is {found}")]
+    #[error("artifact {name} has the wrong digest: expected {expected}, found {found}")]
     Changed {
         /// The artifact's name.
         name: ArtifactName,

@@ -44,7 +44,7 @@ impl BadJson {
 
 /// A key that stands twice in one object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("key '{key}' stands twice in the object at '{place}'")]
+#[error("key '{key}' is duplicated in the object at '{place}'")]
 pub struct DuplicateKey {
     /// The key, escaped and cut.
     pub key: String,
@@ -257,22 +257,25 @@ mod tests {
             (r#"{"a": 1, "b": {"a": 1}, "c": [{"a": 1}, {"a": 1}]}"#, Ok(())),
             (r#""a""#, Ok(())),
             ("[1, -1, 1.5, true, null, \"\\u0061\"]", Ok(())),
-            (r#"{"a": 1, "a": 1}"#, Err("key 'a' stands twice in the object at ''")),
-            (r#"{"a": 1, "\u0061": 1}"#, Err("key 'a' stands twice in the object at ''")),
+            (r#"{"a": 1, "a": 1}"#, Err("key 'a' is duplicated in the object at ''")),
+            (r#"{"a": 1, "\u0061": 1}"#, Err("key 'a' is duplicated in the object at ''")),
             (
                 r#"{"x": [0, {"y/z": {"a": 1, "b": 2, "a": 3}}]}"#,
-                Err("key 'a' stands twice in the object at '/x/1/y~1z'"),
+                Err("key 'a' is duplicated in the object at '/x/1/y~1z'"),
             ),
-            (r#"{"\u001b[2J": 1, "\u001b[2J": 1}"#, Err("key '\\u{1b}[2J' stands twice in the object at ''")),
+            (
+                r#"{"\u001b[2J": 1, "\u001b[2J": 1}"#,
+                Err("key '\\u{1b}[2J' is duplicated in the object at ''"),
+            ),
             (
                 &long,
                 Err(
-                    "key 'kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk…' stands twice in the object at ''",
+                    "key 'kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk…' is duplicated in the object at ''",
                 ),
             ),
             (&many_once, Ok(())),
-            (&first_twice, Err("key 'k0' stands twice in the object at ''")),
-            (&last_twice, Err("key 'k71' stands twice in the object at ''")),
+            (&first_twice, Err("key 'k0' is duplicated in the object at ''")),
+            (&last_twice, Err("key 'k71' is duplicated in the object at ''")),
             ("{\"a\": 1", Err("EOF while parsing an object at line 1 column 7")),
             ("{} {}", Err("trailing characters at line 1 column 4")),
         ];

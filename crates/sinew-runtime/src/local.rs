@@ -288,7 +288,10 @@ impl Outside for World {
         tokio::spawn(async move {
             let result = work.await.unwrap_or_else(|error| {
                 warn!(%agent, %error, "the agent's task died");
-                Err(Fault::error(code::AGENT_DIED.as_str(), format!("agent '{agent}' died while working")))
+                Err(Fault::error(
+                    code::AGENT_DIED.as_str(),
+                    format!("agent '{agent}' exited during its task"),
+                ))
             });
             let _ = sender.send(Message::Done(key, result));
         });

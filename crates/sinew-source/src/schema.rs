@@ -79,10 +79,10 @@ pub enum SchemaError {
     #[error("schema has more patterns or more lists in 'enum' than a schema may have (1000)")]
     TooManyPatterns,
     /// A small value that follows its recursion cannot be checked within the budget of a check.
-    #[error("schema is recursive so that checking a small value already takes more than a check may take")]
+    #[error("the schema is so recursive that checking a small value exceeds the limit of a check")]
     TooCostly,
     /// A `$ref` out of the schema, to nowhere or only to itself, or an unknown `$schema`.
-    #[error("schema refers to something that is not in it: {0}")]
+    #[error("the schema has an unresolved reference: {0}")]
     Unresolved(String),
 }
 

@@ -51,7 +51,7 @@ pub(crate) enum Command {
     /// List, fetch and compare execution artifacts
     #[command(visible_alias = "artifacts", subcommand)]
     Artifact(cmd::artifact::ArtifactCommand),
-    /// Use workflows as tools of language models
+    /// Expose workflows as tools for language models
     #[command(visible_alias = "tools", subcommand)]
     Tool(cmd::tool::ToolCommand),
     /// Show the activity of a mesh

@@ -187,11 +187,11 @@ async fn reads_answers() {
         (Say::Endless, Err("SINEW-5023 failure: the answer is longer than the limit of 1000 bytes")),
         (
             Say::Reply("404 Not Found", "", b"no \x1b[1msuch\x1b[0m thing for s3cret-canary".to_vec()),
-            Err("SINEW-5032 failure: '127.0.0.1' answered 404: no such thing for ***"),
+            Err("SINEW-5032 failure: '127.0.0.1' returned HTTP status 404: no such thing for ***"),
         ),
         (
             Say::Reply("302 Found", "Location: http://169.254.169.254/latest/", Vec::new()),
-            Err("SINEW-5032 failure: '127.0.0.1' answered 302: redirects are not followed"),
+            Err("SINEW-5032 failure: '127.0.0.1' returned HTTP status 302: redirects are not followed"),
         ),
         (
             Say::Reply("500 Oops", "", b"boom".to_vec()),

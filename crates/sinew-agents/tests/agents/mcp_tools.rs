@@ -191,7 +191,7 @@ async fn a_server_that_cannot_start_fails_the_task_for_now() {
         (json!({"command": ["true"]}), "SINEW-5050 error: the MCP server cannot be used: 't': "),
         (json!({"command": ["/no/such/program"]}), "SINEW-5020 error: "),
         (json!({"env": {"KEY": "${env:UNSET}"}}), "SINEW-5036 error: "),
-        (json!({"allow": ["nothing"]}), "SINEW-5209 error: the tool needs 't/nothing', which is not there"),
+        (json!({"allow": ["nothing"]}), "SINEW-5209 error: the tool needs 't/nothing', which does not exist"),
     ] {
         let (_, reply) = talk(server.clone(), &[]).await;
         let shown = told(&reply.unwrap_err());

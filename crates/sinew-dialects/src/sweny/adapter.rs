@@ -51,7 +51,7 @@ impl Adapter for SwenyAdapter {
         let lines: Vec<String> = problems.drain(..).map(|(field, text)| format!("{field}: {text}")).collect();
         Err(Fault::invalid(
             code::SWENY_INPUT_BREAKS_CONTRACT.as_str(),
-            "the input does not keep the workflow's contract",
+            "the input does not match the workflow's contract",
         )
         .with_details(lines))
     }

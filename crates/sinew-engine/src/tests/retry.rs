@@ -319,12 +319,12 @@ fn an_input_is_refused_where_nothing_takes_it() {
         start      | +a a?1 +b b?1 +w w?1 +h h waits +m m*1 +c[0] c[0]?1
         a!hard     | a!hard bx wx hx mx c[0]x failure!hard +x x=null end
         retry a b < 1 | refused: an input is for one node or for the whole execution, and 2 nodes are named
-        retry h < 1 | refused: node 'h' asks no agent and no workflow, so it takes no input
-        retry m < 1 | refused: node 'm' asks no agent and no workflow, so it takes no input
+        retry h < 1 | refused: node 'h' calls no agent or workflow, so its input cannot be replaced
+        retry m < 1 | refused: node 'm' calls no agent or workflow, so its input cannot be replaced
         retry q < 1 | refused: the workflow has no node 'q'
         retry z < 1 | refused: node 'z' never ran, so it cannot run again
-        retry c < 1 | refused: node 'c' does not run on its own: name what runs it
-        retry x < 1 | refused: node 'x' does not run on its own: name what runs it
+        retry c < 1 | refused: node 'c' does not run on its own; name the node that runs it
+        retry x < 1 | refused: node 'x' does not run on its own; name the node that runs it
         retry a < \"0123456789012345678901234567890123456789012345678901234567890\" | refused: the input is refused: the input is larger than 60 bytes
         retry < \"0123456789012345678901234567890123456789012345678901234567890\" | refused: the input is refused: the input is larger than 60 bytes
 ",
@@ -337,7 +337,7 @@ fn an_input_is_refused_where_nothing_takes_it() {
         retry < 1  | refused: the execution has not ended, so there is nothing to retry
         c=1        | c=1 +b b?1
         cancel     | ax bx cancelled end
-        retry b < 1 | refused: node 'b' depends on others that run again, so it takes what they give: run only it again
+        retry b < 1 | refused: node 'b' depends on other nodes that run again, so its input is theirs; replace the input of a node that runs again alone
         retry only b < 1 | reopened(b;) +b_1 b_1?1<1
 ",
     );

@@ -73,7 +73,10 @@ fn what_is_not_known_is_refused_with_its_reason() {
     refused(&[8, 1, 26], "the bytes are not a journal round");
     refused(b"hello", "the bytes are not a journal round");
     // Facts: a resume, then one of field 99.
-    refused(&[8, 1, 26, 3, 0xd2, 1, 0, 26, 3, 0x9a, 6, 0], "fact 1 of the round is of a kind");
+    refused(
+        &[8, 1, 26, 3, 0xd2, 1, 0, 26, 3, 0x9a, 6, 0],
+        "fact 1 of the round has a kind that this version does not know",
+    );
     // A dispatch without a request, and a note that is not JSON.
     refused(&[8, 1, 26, 2, 0x5a, 0], "fact 0: ask is missing");
     refused(&[8, 1, 26, 5, 0x52, 3, 0x12, 1, b'{'], "fact 0: a value is not JSON");

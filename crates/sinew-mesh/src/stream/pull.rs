@@ -473,7 +473,7 @@ impl Reader {
                     Err(error) => {
                         // Once per loss, so that a long outage does not fill the log.
                         if attempt == 3 {
-                            tracing::warn!(stream = reading.stream, %error, "reading again does not succeed yet");
+                            tracing::warn!(stream = reading.stream, %error, "cannot resume reading; retrying");
                         }
                         attempt = attempt.saturating_add(1);
                     }

@@ -73,7 +73,7 @@ pub enum BadTenant {
     #[error("user {0:?} has no public NKey: expected U and 55 letters and digits")]
     Nkey(String),
     /// Two users, or two tenants, that the server would take for one.
-    #[error("{0:?} is there twice")]
+    #[error("duplicate user or tenant {0:?}")]
     Twice(String),
 }
 

@@ -331,7 +331,7 @@ pub fn read_node_answer(body: &[u8], task: &TaskId) -> Result<NodeAnswer, BadMes
         (_, Some(fault)) => Some(bounded(fault)),
         (_, None) => {
             let text = read.error_message.as_deref().filter(|text| !text.is_empty());
-            let text = cut(text.unwrap_or("the agent failed and did not say why"), MAX_TEXT);
+            let text = cut(text.unwrap_or("the agent failed without a reason"), MAX_TEXT);
             Some(Fault::failure(FAILED, text))
         }
     };

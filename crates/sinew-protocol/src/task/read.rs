@@ -155,15 +155,16 @@ fn fault(
     let violations = said.map(|said| said.validation_errors.clone()).unwrap_or_default();
     Some(match (state, status) {
         (TaskState::Canceled, _) | (_, Some(Outcome::Cancelled)) => {
-            Fault::cancelled(CANCELLED, words("the agent gave the task up"))
+            Fault::cancelled(CANCELLED, words("the agent cancelled the task"))
         }
         (TaskState::Rejected, _) => {
-            Fault::failure(REJECTED, words("the agent would not take the task")).with_retryable(false)
+            Fault::failure(REJECTED, words("the agent rejected the task")).with_retryable(false)
         }
         _ if !violations.is_empty() => bounded(
-            Fault::invalid(FAILED, words("input or output break their schema")).with_details(violations),
+            Fault::invalid(FAILED, words("the input or output does not match its schema"))
+                .with_details(violations),
         ),
-        _ => Fault::failure(FAILED, words("the agent failed and did not say why")),
+        _ => Fault::failure(FAILED, words("the agent failed without a reason")),
     })
 }
 

@@ -150,7 +150,7 @@ fn agents_that_do_not_know_sinew_are_read() {
     };
     let failed = |message: &str| (FAILED.to_owned(), FaultKind::Failure, true, message.to_owned());
     assert_eq!(fault("TASK_STATE_FAILED", json!([{"text": "broken"}])), failed("broken"));
-    assert_eq!(fault("failed", json!([])), failed("the agent failed and did not say why"));
+    assert_eq!(fault("failed", json!([])), failed("the agent failed without a reason"));
     let said = json!([{"text": "x"}, {"data": {"type": "workflow_node_result", "status": "failure", "error_message": "why"}}]);
     assert_eq!(
         fault("TASK_STATE_COMPLETED", said),
@@ -185,7 +185,9 @@ fn what_a_result_may_not_be() {
     assert!(broken(&|task| task.status.state = TaskState::Working).contains("has not ended"));
     assert!(broken(&|task| task.artifacts = None).contains("not among the artifacts"));
     assert!(broken(&|task| first(task, &|one| one.parts.clear())).contains("no part"));
-    assert!(broken(&|task| first(task, &|one| one.name = Some("../x".to_owned()))).contains("may hold"));
+    assert!(
+        broken(&|task| first(task, &|one| one.name = Some("../x".to_owned()))).contains("invalid character")
+    );
     assert!(
         broken(&|task| first(task, &|one| one.metadata = Some(json!({"version": -1})))).contains("version")
     );
@@ -258,10 +260,10 @@ fn a_key_stands_once_in_a_result() {
     let cases = [
         (task("1", "application/json", "{}"), None),
         (task("1", "text/plain", twice), None),
-        (task("1", "application/json", twice), Some("key 'total' stands twice in the object at ''")),
+        (task("1", "application/json", twice), Some("key 'total' is duplicated in the object at ''")),
         (
             task(&format!(r#"{{"deep": [0, {twice}]}}"#), "text/plain", ""),
-            Some("key 'total' stands twice in the object at '/status/message/parts/0/data/deep/1'"),
+            Some("key 'total' is duplicated in the object at '/status/message/parts/0/data/deep/1'"),
         ),
     ];
     for (task, refusal) in cases {

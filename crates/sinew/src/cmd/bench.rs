@@ -61,7 +61,7 @@ enum Part {
     Jobs,
     /// Two executors compared with one, where executors are the bottleneck
     Executors,
-    /// Many open executions, wide fan-outs, memory, recovery
+    /// Memory and recovery time with many open executions and wide fan-outs
     Size,
     /// Conversations of agents with a model that answers immediately
     Conversations,

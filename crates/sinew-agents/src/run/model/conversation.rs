@@ -212,7 +212,10 @@ fn pass_over_unset(models: &mut Vec<&ModelEndpoint>, headers: &mut Vec<FilledHea
     models.retain(|model| {
         let is_set = is_set.next().unwrap_or(true);
         if !is_set {
-            tracing::debug!(model = model.spec.alias, "a variable of the model is not set: it is not asked");
+            tracing::debug!(
+                model = model.spec.alias,
+                "skipping a model: one of its environment variables is not set"
+            );
         }
         is_set
     });

@@ -498,7 +498,7 @@ fn text_parameters() -> Value {
 pub(super) fn missing_tool(name: &str) -> Fault {
     Fault::error(
         code::MODEL_TOOL_MISSING_OR_CHANGED.as_str(),
-        format!("the tool needs '{name}', which is not there"),
+        format!("the tool needs '{name}', which does not exist"),
     )
 }
 

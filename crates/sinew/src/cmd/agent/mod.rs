@@ -122,7 +122,7 @@ pub(crate) struct CallArgs {
     /// Text for an agent that takes `{text}`
     #[arg(short, long, conflicts_with = "input")]
     message: Option<String>,
-    /// Instruction as text
+    /// Instruction to send with the call
     #[arg(long)]
     instruction: Option<String>,
     /// Time limit, counted from the start of the command (`30s`, `5m`)
@@ -134,7 +134,7 @@ pub(crate) struct CallArgs {
     /// Use the model of this alias, and no other, in all agents whose files have it
     #[arg(long, value_name = "ALIAS")]
     model: Option<String>,
-    /// Answer in advance a question that an agent file asks a person: text, or yes or no. May be repeated
+    /// Preset the answer to a question of the agent to a person: text, yes or no. May be repeated
     #[arg(long, value_name = "TEXT")]
     answer: Vec<String>,
     /// Record the conversation of a model agent to this folder, as a test file that replays it without the model

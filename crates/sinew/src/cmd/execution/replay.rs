@@ -27,10 +27,10 @@ const REPLAY_EXAMPLES: &str = "Examples:
 pub(crate) struct ReplayArgs {
     #[command(flatten)]
     which: Which,
-    /// Stop after this round, and show the tree at that time
+    /// Replay up to this round, and show the execution tree at that point
     #[arg(long, value_name = "ROUND")]
     until: Option<usize>,
-    /// Only fold the facts; do not decide again
+    /// Rebuild the state from the recorded facts; do not rerun decisions
     #[arg(long)]
     fold_only: bool,
 }

@@ -70,7 +70,7 @@ pub(crate) struct PermissionsArgs {
 /// Formats of permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PermissionFormat {
-    /// For people, or as data with -o
+    /// Human-readable table, or structured output with -o
     Table,
     /// An `accounts` block for nats-server
     Nats,

@@ -39,7 +39,7 @@ pub(crate) struct DeployArgs {
     /// Agent for work that the file assigns to none
     #[arg(long, value_name = "KIND=AGENT")]
     default_agent: Vec<String>,
-    /// Fail an execution once its agents report a higher cost of model calls, in USD
+    /// Maximum cost of model calls per execution, in USD; an execution that exceeds it fails
     #[arg(long, value_name = "USD", value_parser = crate::input::price)]
     cost_usd: Option<f64>,
     /// Fetch texts that the files reference by URL, from public addresses only
