@@ -1,10 +1,10 @@
-//! Paths of nodes in messages.
+//! Node paths in messages.
 
-/// Nodes of a longer path that a message names at either end.
+/// Number of nodes that a message names at each end of a long path.
 const NAMED_AT_END: usize = 10;
 
-/// Writes a path as `a -> b -> c`. A long path is shortened in its middle, because every edge of a large file may close
-/// a path through all its nodes.
+/// Formats a path as `a -> b -> c`. Shortens the middle of long paths, because every edge of a
+/// large file may close a path through all its nodes.
 pub(crate) fn path_text(ids: &[&str]) -> String {
     let hidden = ids.len().saturating_sub(2 * NAMED_AT_END);
     if hidden <= 1 {

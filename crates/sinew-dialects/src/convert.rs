@@ -1,8 +1,8 @@
-//! Plans written as `sam` workflows, as far as that dialect can say what they mean.
+//! Conversion of plans to `sam` workflows, as far as `sam` can express them.
 //!
-//! Every dialect says of each of its nodes what it would be in `sam` ([`Portability`]); this module puts the graph
-//! around it and reports what is lost. A conversion never guesses: what cannot be said stops it, what is said with
-//! another meaning is listed. Plans of `sam` itself are written from what they keep of their file.
+//! Each dialect translates its nodes to `sam` ([`Portability`]); this module adds the graph and
+//! reports the losses. A conversion never guesses: it fails on what `sam` cannot express and lists
+//! each change of meaning. Plans of `sam` are written from the document that they store.
 
 #[cfg(test)]
 mod tests;
@@ -24,35 +24,35 @@ use crate::display::{self, DISPLAY};
 /// Form of a node in `sam`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Portability {
-    /// Only hands the execution's input on: what follows it starts the workflow.
+    /// Only passes on the execution's input: its successors start the workflow.
     Start,
     /// Work for an agent.
     Agent {
         /// The agent.
         agent: String,
-        /// Instruction in words.
+        /// Instruction as text.
         instruction: Option<String>,
-        /// Its input, with `sam` templates; none = what the node before it gave.
+        /// Its input, with `sam` templates; `None` = the output of the previous node.
         input: Option<Value>,
     },
     /// A choice between edges.
     Choice {
-        /// Conditions in order, each with the edge it opens.
+        /// Conditions in order, each with the edge that it selects.
         cases: Vec<(String, EdgeIndex)>,
-        /// The edge that opens when no condition holds.
+        /// The edge that is selected when no condition holds.
         default: Option<EdgeIndex>,
     },
-    /// Brings branches together and gives what arrived.
+    /// Joins branches and outputs the received values.
     Merge,
-    /// Structure of another node (a tool, a skill): travels with it or not at all.
+    /// Part of another node (a tool, a skill): converted with that node or lost.
     Attached,
     /// A `sam` node as it is (all but `id` and `depends_on`).
     Node(Map<String, Value>),
-    /// Cannot be said; the reason completes "… cannot be said in sam: ".
+    /// Cannot be expressed; the reason completes "… cannot be said in sam: ".
     Not(String),
 }
 
-/// A plan with the edges of each node at hand, and nodes by name.
+/// A plan with an index of the edges of each node and of nodes by name.
 #[derive(Debug)]
 pub struct PlanGraph<'p> {
     plan: &'p Plan,
@@ -60,7 +60,7 @@ pub struct PlanGraph<'p> {
     outgoing: Vec<Vec<EdgeIndex>>,
     ids: BTreeMap<&'p str, NodeIndex>,
     labels: BTreeMap<&'p str, NodeIndex>,
-    /// The dialect's data of the plan, once it was decoded.
+    /// The dialect's data of the plan, decoded on first use.
     extra: OnceCell<Option<Box<dyn Any>>>,
 }
 
@@ -88,7 +88,8 @@ impl<'p> PlanGraph<'p> {
         self.plan
     }
 
-    /// Returns what the dialect keeps at the plan, read once for all nodes. `None` if it is not of this type.
+    /// Returns the dialect's data of the plan, decoded once for all nodes. `None` if it has another
+    /// type.
     pub fn plan_extra<T: DeserializeOwned + 'static>(&self) -> Option<&T> {
         let read = || T::deserialize(&self.plan.extra).ok().map(|extra| Box::new(extra) as Box<dyn Any>);
         self.extra.get_or_init(read).as_ref()?.downcast_ref()
@@ -115,12 +116,12 @@ impl<'p> PlanGraph<'p> {
     }
 }
 
-/// A part of the workflow that the conversion loses.
+/// A part of the workflow that the conversion cannot preserve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Loss {
     /// The node.
     pub node: String,
-    /// Description of the lost part, in one sentence.
+    /// One-sentence description of the lost part.
     pub what: String,
     /// True if it makes the conversion impossible.
     pub fatal: bool,
@@ -131,11 +132,11 @@ pub struct Loss {
 pub struct Converted {
     /// The document, to be written as YAML.
     pub document: Value,
-    /// Parts that it cannot express.
+    /// Parts that the document cannot express.
     pub losses: Vec<Loss>,
 }
 
-/// Writes a plan as a `sam` workflow. Fails with everything that stops it.
+/// Converts a plan to a `sam` workflow. Returns all losses if any of them is fatal.
 pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>> {
     if let Some(document) = dialect.sam_document(plan) {
         return Ok(Converted { document, losses: Vec::new() });
@@ -180,7 +181,7 @@ pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>
     }
     let document = json!({
         "name": plan.name,
-        // The limits of the plan: a `sam` file that says nothing has others.
+        // The limits of the plan: a `sam` file without limits gets other defaults.
         "default_node_timeout_seconds": LONGEST_SECONDS,
         "max_workflow_execution_time_seconds":
             plan.limits.wall_ms.map_or(LONGEST_SECONDS, |ms| ms as f64 / 1000.0),
@@ -189,10 +190,10 @@ pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>
     Ok(Converted { document, losses: writer.losses })
 }
 
-/// The longest time that a `sam` file can name.
+/// Longest duration in a `sam` file, in seconds.
 const LONGEST_SECONDS: f64 = 316_224_000.0;
 
-/// Whether each node may ever run: those that the entry nodes lead to.
+/// Returns for each node whether an entry node leads to it.
 fn reached(plan: &Plan, graph: &PlanGraph<'_>) -> Vec<bool> {
     let mut reached = vec![false; plan.nodes.len()];
     let mut open = plan.entry.clone();
@@ -227,10 +228,10 @@ impl Writer<'_> {
         &self.kinds[node as usize]
     }
 
-    /// `sam` workflows have no cycles: each node on one is named.
+    /// Reports each node that is on a cycle, because `sam` workflows have no cycles.
     fn refuse_cycles(&mut self) {
-        // Nodes without an edge from or to those that are left go, again and again; what stays lies on a cycle or
-        // between two.
+        // Repeatedly removes nodes without a remaining edge in or out; the remaining nodes are on a
+        // cycle or between two cycles.
         let nodes = 0..self.plan.nodes.len() as NodeIndex;
         let mut before: Vec<usize> = nodes.clone().map(|node| self.graph.edges_into(node).count()).collect();
         let mut after: Vec<usize> = nodes.clone().map(|node| self.graph.edges_out_of(node).count()).collect();
@@ -255,7 +256,8 @@ impl Writer<'_> {
         }
     }
 
-    /// A node of `sam` runs once. One that runs for every value that arrives is the same only if no two ever do.
+    /// A node of `sam` runs once. A node that runs once per arriving value is equivalent only if at
+    /// most one value arrives.
     fn refuse_merges(&mut self) {
         let always = JoinRule::Resolved { quorum: None };
         for node in 0..self.plan.nodes.len() as NodeIndex {
@@ -276,11 +278,11 @@ impl Writer<'_> {
         }
     }
 
-    /// The choices on the only way to an edge, each with the port that leads there.
+    /// Returns the choices on the only path to an edge, each with the port on that path.
     fn choices_above(&self, edge: EdgeIndex) -> BTreeMap<NodeIndex, &str> {
         let mut above = BTreeMap::new();
         let mut at = self.plan.edge(edge);
-        // No way up a graph is longer than its nodes; more steps mean a cycle.
+        // No path in an acyclic graph is longer than its node count; more steps mean a cycle.
         for _ in 0..=self.plan.nodes.len() {
             if matches!(self.kind(at.from), Portability::Choice { .. }) {
                 above.insert(at.from, at.port.as_str());
@@ -294,7 +296,7 @@ impl Writer<'_> {
         above
     }
 
-    /// The edges into a node on which a value may ever arrive.
+    /// Returns the edges into a node on which a value may arrive.
     fn live_edges_into(&self, node: NodeIndex) -> impl Iterator<Item = (EdgeIndex, &PlanEdge)> {
         self.graph.edges_into(node).filter(|(_, edge)| self.reached[edge.from as usize])
     }
@@ -325,7 +327,7 @@ impl Writer<'_> {
                     *ports.entry(&edge.port).or_default() += 1;
                 }
                 let taken: BTreeSet<EdgeIndex> = cases.iter().map(|(_, edge)| *edge).chain(default).collect();
-                // Other edges of a branch that is taken are told by `target`.
+                // `target` reports the other edges of a selected branch.
                 let taken_ports: BTreeSet<&str> =
                     taken.iter().map(|edge| self.plan.edge(*edge).port.as_str()).collect();
                 let is_dead = |edge: &PlanEdge| !taken_ports.contains(edge.port.as_str());
@@ -370,8 +372,8 @@ impl Writer<'_> {
         Some(out)
     }
 
-    /// The one node a case leads to; the edges of a port that leads to several have no word in `sam`. `ports` counts
-    /// the edges of each port of the node.
+    /// Returns the one node that a case leads to, and reports a loss if its port leads to several,
+    /// because `sam` cannot express that. `ports` counts the edges of each port of the node.
     fn target(&mut self, node: NodeIndex, edge: EdgeIndex, ports: &BTreeMap<&str, usize>) -> String {
         let port = &self.plan.edge(edge).port;
         if ports.get(port.as_str()).is_some_and(|count| *count > 1) {
@@ -380,7 +382,7 @@ impl Writer<'_> {
         self.plan.node(self.plan.edge(edge).to).id.clone()
     }
 
-    /// Ids of the nodes it depends on; a start node is none.
+    /// Returns the ids of the nodes that this node depends on, without start nodes.
     fn dependencies(&self, node: NodeIndex) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let before = self.live_edges_into(node).map(|(_, edge)| edge.from);
@@ -390,7 +392,8 @@ impl Writer<'_> {
             .collect()
     }
 
-    /// Returns the outputs of the last nodes, by id. Only one of several branches may have run, hence `coalesce`.
+    /// Returns the outputs of the last nodes, by id. Only one of several branches may have run, so
+    /// they use `coalesce`.
     fn output_mapping(&self) -> Value {
         let last = (0..self.plan.nodes.len() as NodeIndex).filter(|node| {
             let works = matches!(
@@ -423,12 +426,12 @@ fn retry_strategy(retry: &RetryPolicy) -> Value {
     json!({ "limit": retry.limit, "retryPolicy": policy, "backoff": backoff })
 }
 
-/// Whether `sam` would read a template in this text.
+/// Returns whether `sam` would read a template in this string.
 pub(crate) fn has_template(text: &str) -> bool {
     text.find("{{").is_some_and(|open| text[open..].contains("}}"))
 }
 
-/// Milliseconds as `sam` writes durations.
+/// Formats milliseconds as a `sam` duration.
 fn seconds(ms: u64) -> String {
     let text = format!("{}.{:03}", ms / 1000, ms % 1000);
     format!("{}s", text.trim_end_matches('0').trim_end_matches('.'))

@@ -9,24 +9,26 @@ use sinew_source::{Diagnostics, Document, Node, Span};
 
 use crate::convert::{PlanGraph, Portability};
 
-/// A dialect: from a file to plans.
+/// A dialect: lowers files to plans.
 pub trait Dialect: Sync {
-    /// Its name, as in `--dialect`.
+    /// Returns the name, as in `--dialect`.
     fn name(&self) -> &'static str;
 
-    /// One line on where its files come from.
+    /// Returns one line about the origin of its files.
     fn about(&self) -> &'static str;
 
-    /// How sure it is that the document is one of its own: 0 = not at all, 100 = certainly.
+    /// Returns the confidence that the document is in this dialect: 0 = none, 100 = certain.
     fn detect(&self, document: &Document) -> u8;
 
-    /// The variables that a document declares for itself, if `${NAME}` in its texts means a variable at all. By default
-    /// every text arrives as written: it may be a prompt, a script or a template of another language.
+    /// Returns the variables that a document declares, or `None` if `${NAME}` is not a variable in
+    /// its strings. By default all strings are kept as written: they may be prompts, scripts or
+    /// templates of another language.
     fn declared_variables<'d>(&self, _document: &'d Document) -> Option<Vec<&'d Node>> {
         None
     }
 
-    /// All workflows of the document, or all that is wrong with it. Warnings travel with the workflows.
+    /// Lowers all workflows of the document, or returns all errors. Warnings are attached to the
+    /// workflows.
     fn lower(&self, document: Document, options: &LowerOptions<'_>) -> Result<Vec<Lowered>, Diagnostics>;
 
     /// Returns the skills that the card of a workflow lists, each with `id`, `name`, `description` and `tags`. By default
@@ -35,26 +37,28 @@ pub trait Dialect: Sync {
         Vec::new()
     }
 
-    /// JSON Schema that the card of a workflow announces for its input, so that models know what to send; `None` for any
-    /// JSON. By default that of the plan, which executions are held to.
+    /// Returns the JSON Schema that the card of a workflow announces for its input, so that models
+    /// know what to send; `None` for any JSON. Defaults to the schema of the plan, against which
+    /// executions are validated.
     fn card_input_schema(&self, plan: &Plan) -> Option<Value> {
         plan.input_schema.clone()
     }
 
-    /// Returns what the plan says beside its nodes that outputs of nodes depend on. By default all that the dialect keeps at the
-    /// plan.
+    /// Returns the settings of the plan outside its nodes that node outputs depend on. Defaults to
+    /// all data that the dialect stores in the plan.
     fn node_settings(&self, plan: &Plan) -> Value {
         plan.extra.clone()
     }
 
-    /// The adapter that the engine asks.
+    /// Returns the adapter that the engine calls.
     fn adapter(&self) -> &'static dyn Adapter;
 
-    /// JSON Schema of its files, for editors.
+    /// Returns the JSON Schema of the files, for editors.
     fn schema(&self) -> Value;
 
-    /// The input of an execution with what it refers to read. Adapters read nothing, so whoever starts an execution from
-    /// files of its own asks this first; without it, an input that refers to files is refused. By default: as it is.
+    /// Returns the input with its file references resolved. Adapters read no files, so callers that
+    /// start an execution from local files call this first; an unresolved reference is rejected.
+    /// Returns the input unchanged by default.
     fn read_input(
         &self,
         input: Value,
@@ -63,13 +67,13 @@ pub trait Dialect: Sync {
         Ok(input)
     }
 
-    /// Returns the document of a plan whose dialect is `sam` already.
+    /// Returns the original document of a plan whose dialect is already `sam`.
     fn sam_document(&self, _plan: &Plan) -> Option<Value> {
         None
     }
 
-    /// Translates a node to `sam`; `losses` takes sentences on parts that would have another meaning there.
-    /// By default only agents that have nothing but their name are translated.
+    /// Translates a node to `sam` and adds a sentence to `losses` for each part whose meaning
+    /// changes. By default, translates only agents that have nothing but a name.
     fn portable(&self, graph: &PlanGraph<'_>, node: NodeIndex, _losses: &mut Vec<String>) -> Portability {
         let node = graph.plan().node(node);
         match (&node.op, &node.agent) {
@@ -83,39 +87,42 @@ pub trait Dialect: Sync {
     }
 }
 
-/// Inputs of lowering beside the file.
+/// Options of lowering.
 pub struct LowerOptions<'a> {
     /// Name for a workflow whose file has none: the file's stem.
     pub default_name: &'a str,
-    /// Reads a file the workflow refers to, by the path written there. The error is one sentence. `env:NAME` is answered
-    /// if the variable is set, `caller:PATH` by a file of the caller, `agent-input:NAME` and `agent-output:NAME` by the
-    /// JSON Schema of an agent that is declared beside the file.
+    /// Reads a referenced file by its path in the workflow file. The error is one sentence.
+    /// `env:NAME` succeeds if the variable is set, `caller:PATH` reads a file of the caller, and
+    /// `agent-input:NAME` and `agent-output:NAME` return the JSON Schema of an agent declared next
+    /// to the file.
     pub read: &'a dyn Fn(&str) -> Result<Vec<u8>, String>,
-    /// Lists a folder beside the file: names, those of folders with a slash at their end. [`no_list`] has none.
+    /// Lists a folder next to the file; names of folders end with a slash. [`no_list`] lists
+    /// nothing.
     pub list: &'a dyn Fn(&str) -> Result<Vec<String>, String>,
-    /// Names of agents for work that the dialect leaves open, by kind of work (`work`, `route`, `judge`, …).
+    /// Names of the agents for work that the dialect leaves open, by kind of work (`work`, `route`,
+    /// `judge`, …).
     pub agents: &'a BTreeMap<String, String>,
 }
 
-/// The listing of those who have no folders, for [`LowerOptions::list`].
+/// Listing for callers without folders, for [`LowerOptions::list`].
 pub fn no_list(folder: &str) -> Result<Vec<String>, String> {
     Err(format!("{folder} cannot be listed here"))
 }
 
-/// A workflow that was lowered.
+/// A lowered workflow.
 #[derive(Debug)]
 pub struct Lowered {
     /// The plan.
     pub plan: Plan,
-    /// Where each node stands in the file, by index.
+    /// Span of each node in the file, by index.
     pub places: Vec<Option<Span>>,
-    /// Warnings, with the sources their places refer to.
+    /// Warnings, with the sources that their spans refer to.
     pub warnings: Diagnostics,
-    /// Agent definitions that came with the file, by name, as the file has them.
+    /// Agent definitions included in the file, unchanged, by name.
     pub agents: BTreeMap<String, Value>,
 }
 
-/// Schema of the input of a workflow that takes a message, and other members at will.
+/// Returns the schema of the input of a workflow that takes a message and any other fields.
 pub(crate) fn message_schema(description: &str) -> Value {
     serde_json::json!({
         "properties": { "text": { "type": "string", "description": description } },

@@ -1,19 +1,20 @@
-//! `display` of a workflow file: nodes that its author calls plumbing. It changes how people see a workflow, never what happens.
+//! `display` of a workflow file: nodes that its author marks as plumbing. It changes the
+//! presentation of a workflow, never its behaviour.
 
 use serde_json::{Value, json};
 use sinew_plan::PlanNode;
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Node, hint_for};
 
-/// Member of a workflow that says how it is shown.
+/// Field of a workflow with its display settings.
 pub(crate) const DISPLAY: &str = "display";
 
 const QUIET: &str = "quiet";
 const NODES: &str = "nodes";
 const KINDS: &str = "kinds";
 
-/// Marks the nodes that `display` calls quiet, by id or by kind. Parts of it that change nothing are warned of: a picture is
-/// not a reason to refuse a workflow.
+/// Marks the nodes that `display` declares quiet, by id or by kind. Parts without an effect are
+/// reported as warnings: they are no reason to reject a workflow.
 pub(crate) fn mark_quiet(display: Option<&Node>, nodes: &mut [PlanNode]) -> Vec<Diagnostic> {
     let mut reader = DisplayReader { found: Vec::new() };
     let Some(display) = display.filter(|display| !display.is_null()) else { return reader.found };
@@ -32,7 +33,7 @@ pub(crate) fn document<'n>(nodes: impl Iterator<Item = &'n PlanNode>) -> Option<
     (!quiet.is_empty()).then(|| json!({ QUIET: { NODES: quiet } }))
 }
 
-/// JSON Schema of `display`, for editors.
+/// Returns the JSON Schema of `display`, for editors.
 pub(crate) fn schema() -> Value {
     let names = json!({ "type": "array", "items": { "type": "string" } });
     json!({
@@ -117,7 +118,8 @@ mod tests {
     use crate::by_name;
     use crate::testing::lower;
 
-    /// A workflow of each dialect with a node `a` and a node `b`, which takes `display` where the dialect has its place.
+    /// Returns a workflow of each dialect with nodes `a` and `b`, and `display` at its position in
+    /// that dialect.
     fn files(display: &Value) -> Vec<(&'static str, Value)> {
         let agent = |id: &str| json!({ "id": id, "type": "agent", "agent_name": "A", "input": {} });
         let action = |id: &str| json!({ "id": id, "type": "ACTION", "subtype": "DATA_TRANSFORMATION" });
@@ -153,7 +155,7 @@ mod tests {
         ]
     }
 
-    /// Ids of the quiet nodes, and the warnings about `display`.
+    /// Returns the ids of the quiet nodes, and the warnings about `display`.
     fn quiet(dialect: &str, file: &Value) -> (Vec<String>, Vec<String>) {
         let lowered =
             lower(by_name(dialect).unwrap(), file).unwrap_or_else(|found| panic!("{dialect}: {found:?}"));
@@ -169,7 +171,7 @@ mod tests {
         }
         for ((dialect, loud), (_, named)) in files(&Value::Null).iter().zip(files(&json!({ "quiet": {} }))) {
             let plan = |file| lower(by_name(dialect).unwrap(), file).unwrap().plan;
-            // Plans of workflows that do not use it have the digest that they had.
+            // Plans of workflows without `display` keep their digest.
             assert_eq!(sinew_plan::digest(&plan(loud)), sinew_plan::digest(&plan(&named)), "{dialect}");
             assert!(!serde_json::to_string(&plan(loud)).unwrap().contains("quiet"), "{dialect}");
             let kinds: Vec<String> = plan(loud).nodes.iter().map(|node| node.kind.clone()).collect();

@@ -1,18 +1,19 @@
-//! Templates fill in values as often as a file says; what they give together is limited.
+//! Limit of the data that templates insert: a file may repeat a template any number of times.
 
 use std::cell::Cell;
 
 use serde_json::Value;
 
-/// Most bytes that the templates of one value fill in; as much as a value may have.
+/// Maximum size of the data that the templates of one value insert, in bytes: the maximum size of a
+/// value.
 const MAX_FILLED_BYTES: usize = 16 << 20;
 
-/// Templates of one value fill in more than [`MAX_FILLED_BYTES`].
+/// Templates of one value insert more than [`MAX_FILLED_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("templates fill in more than {MAX_FILLED_BYTES} bytes")]
 pub(crate) struct FillError;
 
-/// Bytes that the templates of one value may still fill in.
+/// Remaining bytes that the templates of one value may insert.
 #[derive(Clone, Debug)]
 pub(crate) struct FillBudget(Cell<usize>);
 
@@ -23,7 +24,8 @@ impl Default for FillBudget {
 }
 
 impl FillBudget {
-    /// Pays for so many bytes before they are filled in. After the first failure, every other payment fails too.
+    /// Charges `bytes` before they are inserted. After the first failure, all later charges also
+    /// fail.
     pub(crate) fn pay(&self, bytes: usize) -> Result<(), FillError> {
         let left = self.0.get().checked_sub(bytes);
         self.0.set(left.unwrap_or_default());
@@ -31,7 +33,7 @@ impl FillBudget {
     }
 }
 
-/// Returns the bytes of a value as JSON, about.
+/// Returns the approximate size of a value as JSON, in bytes.
 pub(crate) fn filled_bytes(value: &Value) -> usize {
     match value {
         Value::Array(items) => 2 + items.iter().map(|item| filled_bytes(item) + 1).sum::<usize>(),
@@ -53,7 +55,7 @@ mod tests {
     use crate::by_name;
     use crate::testing::{Bench, Stubbed, lower};
 
-    /// Workflows whose templates name one large value many times.
+    /// Returns workflows whose templates reference one large value repeatedly.
     fn repetitions(times: usize) -> Vec<(&'static str, Value, Value)> {
         let text = json!("x".repeat(1 << 20));
         let many = |template: &str| template.repeat(times);
@@ -99,7 +101,7 @@ mod tests {
         ]
     }
 
-    /// Returns the message that a node of the workflow failed with.
+    /// Returns the failure message of the workflow's node.
     fn failure(dialect: &str, workflow: &Value, input: Value) -> Option<String> {
         let dialect = by_name(dialect).unwrap();
         let lowered = lower(dialect, workflow).unwrap_or_else(|found| panic!("{found:?}"));

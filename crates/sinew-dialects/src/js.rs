@@ -1,8 +1,8 @@
-//! JavaScript's ideas of text, truth and equality, for dialects that were born there.
+//! JavaScript's text conversion, truthiness and equality, for dialects that originate there.
 
 use serde_json::{Number, Value};
 
-/// Compact JSON the way JavaScript writes it: whole floats without a fraction.
+/// Formats compact JSON as JavaScript does: whole floats without a fraction.
 pub(crate) fn json_text(value: &Value) -> String {
     fn whole(number: &Number) -> Option<i64> {
         let float = number.as_f64().filter(|_| number.is_f64())?;
@@ -25,7 +25,7 @@ pub(crate) fn json_text(value: &Value) -> String {
     }
 }
 
-/// JavaScript's idea of true.
+/// Returns whether a value is truthy in JavaScript.
 pub(crate) fn truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -36,7 +36,7 @@ pub(crate) fn truthy(value: &Value) -> bool {
     }
 }
 
-/// A value as `String(value)` writes it.
+/// Formats a value as `String(value)`.
 pub(crate) fn string(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -49,7 +49,7 @@ pub(crate) fn string(value: &Value) -> String {
     }
 }
 
-/// Deep equality; numbers are equal when they mean the same.
+/// Compares deeply; numbers are equal if their values are equal.
 pub(crate) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
@@ -61,7 +61,7 @@ pub(crate) fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The name `typeof` gives, with `null` and `array` told apart from objects.
+/// Returns the name of `typeof`, with `null` and `array` distinguished from objects.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -1,4 +1,5 @@
-//! Workflows of thousands of nodes: checks and conversions take time that grows with the file, and little stack.
+//! Tests of workflows with thousands of nodes: checks and conversions must scale with the file and
+//! need little stack.
 
 use std::time::Duration;
 
@@ -8,23 +9,24 @@ use sinew_engine::TaskReply;
 use crate::testing::{Bench, Stubbed, lower};
 use crate::{Dialect, Loss, by_name, to_sam};
 
-/// Stack of the thread that lowers and converts. Recursion over the nodes of a file needs more.
+/// Stack size of the thread that lowers and converts, too small for recursion over the nodes of a
+/// file.
 const STACK_BYTES: usize = 512 << 10;
-/// Nodes of the two workflows whose times are compared.
+/// Node counts of the two workflows whose times are compared.
 const NODE_COUNTS: [usize; 2] = [400, 2_000];
-/// How much longer the larger workflow may take: five times the nodes take 5 times as long, or 25 if each node looks at
-/// all others.
+/// Maximum ratio of the two times. Five times the nodes take 5 times as long, or 25 times if each
+/// node visits all others.
 const MAX_GROWTH: f64 = 12.0;
-/// Times below this say little about growth.
+/// Shorter times are too noisy to compare.
 const LEAST_TIME: Duration = Duration::from_millis(100);
-/// Times that both workflows are measured before their growth counts as too large.
+/// Measurements of both workflows before their growth counts as too large.
 const MAX_MEASUREMENTS: usize = 4;
-/// Nodes of the workflows of the figures.
+/// Node count of the workflows of the measured figures.
 const FIGURE_COUNT: usize = 10_000;
-/// Bytes of everything that a check tells about one workflow.
+/// Maximum size of the report of a check of one workflow, in bytes.
 const MAX_REPORT_BYTES: usize = 2 << 20;
 
-/// The edges between nodes, and names that expressions refer to.
+/// The edges between nodes, and the node names that expressions use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum GraphShape {
     /// Each node leads to the next.
@@ -54,7 +56,7 @@ fn node_id(n: usize) -> String {
     format!("node-{n:05}")
 }
 
-/// Pairs of nodes: the second comes after the first.
+/// Returns pairs of nodes: the second follows the first.
 fn edges(shape: GraphShape, count: usize) -> Vec<(usize, usize)> {
     match shape {
         GraphShape::FanOut => (1..count).map(|n| (0, n)).collect(),
@@ -72,7 +74,7 @@ fn edges(shape: GraphShape, count: usize) -> Vec<(usize, usize)> {
     }
 }
 
-/// The node that an expression of a node names.
+/// Returns the node that an expression of a node names.
 fn reference(shape: GraphShape, n: usize) -> Option<String> {
     match shape {
         GraphShape::FarReferences => (n > 0).then(|| node_id(0)),
@@ -138,7 +140,7 @@ fn workflow(dialect: &str, shape: GraphShape, count: usize) -> Value {
     }
 }
 
-/// Bytes of everything that a check or a conversion tells.
+/// Returns the size of the report of a check or a conversion, in bytes.
 fn report_bytes(dialect: &dyn Dialect, workflow: &Value) -> usize {
     let loss = |losses: &[Loss]| losses.iter().map(|loss| loss.what.len()).sum::<usize>();
     match lower(dialect, workflow) {
@@ -152,14 +154,15 @@ fn report_bytes(dialect: &dyn Dialect, workflow: &Value) -> usize {
     }
 }
 
-/// Returns how long this thread has been at work, so that other tests do not count.
+/// Returns the CPU time of this thread, so that other tests do not count.
 fn work_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split(' ').next().and_then(|first| first.parse().ok());
     nanoseconds.map_or(Duration::ZERO, Duration::from_nanos)
 }
 
-/// Checks and converts a workflow on a small stack; returns how long that took, and the bytes of the report.
+/// Checks and converts a workflow on a small stack; returns the duration, and the size of the
+/// report in bytes.
 fn measure(dialect: &'static str, shape: GraphShape, count: usize) -> (Duration, usize) {
     measure_workflow(dialect, workflow(dialect, shape, count))
 }
@@ -174,7 +177,7 @@ fn measure_workflow(dialect: &'static str, workflow: Value) -> (Duration, usize)
     thread.expect("a thread starts").join().expect("no overflow of the stack and no panic")
 }
 
-/// Loops of `sam` that run each other, each of which waits for the one it is in, and nodes that wait for the innermost.
+/// Nested `sam` loops, each of which waits for its parent, and nodes that wait for the innermost.
 fn nested_loops(count: usize) -> Value {
     let depth = count / 2;
     let loops = (0..depth).map(|n| {
@@ -199,8 +202,8 @@ fn each_workflow(check: impl Fn(&'static str, GraphShape)) {
     }
 }
 
-/// Checks that five times the nodes take far less than 25 times as long. What else goes on at this machine only adds to a
-/// time, so the least of several counts.
+/// Checks that five times the nodes take far less than 25 times as long. Other load on the machine
+/// only increases a time, so the minimum of several measurements counts.
 fn check_growth(what: &str, measure: impl Fn(usize) -> Duration) {
     let mut least = [Duration::MAX; 2];
     for _ in 0..MAX_MEASUREMENTS {
@@ -254,7 +257,7 @@ fn an_execution_of_a_long_chain_needs_little_stack() {
             let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(execute);
             let activations = thread.expect("a thread starts").join().expect("no overflow of the stack");
             println!("{dialect} {shape:?}: {activations} activations");
-            // A run of sweny visits 200 nodes at most, and one edge of each.
+            // A sweny execution visits at most 200 nodes, and one edge of each.
             assert!(activations > if dialect == "sweny" { 0 } else { NODE_COUNT / 2 }, "{dialect} {shape:?}");
         }
     }

@@ -1,10 +1,11 @@
 //! Five workflow dialects on one engine.
 //!
-//! Place in the flow: `file ──lower──▶ Plan`, and one [`Adapter`](sinew_engine::Adapter) per dialect that the
-//! engine asks while it decides. A dialect parses, validates, lowers, binds, shapes, selects and projects.
+//! Data flow: `file ──lower──▶ Plan`, and one [`Adapter`](sinew_engine::Adapter) per dialect that
+//! the engine calls while it decides. A dialect parses, validates, lowers, binds, shapes, selects
+//! and projects.
 //!
-//! It never schedules, persists, waits or calls anything; files it refers to are read through a closure that the
-//! caller hands in.
+//! A dialect never schedules, persists, waits or calls anything. It reads referenced files through
+//! a closure that the caller provides.
 
 pub mod agentflow;
 pub mod agentteam;

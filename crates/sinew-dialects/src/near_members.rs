@@ -1,14 +1,15 @@
-//! Members of an object that resemble a known member which the object lacks.
+//! Fields of an object that resemble a known, missing field.
 
 use sinew_source::did_you_mean;
 
-/// Shorter names have too many neighbours: `mode` and `code` are not slips of `model`.
+/// Minimum length of compared names, in characters. Shorter names resemble too many others: `mode`
+/// and `code` are not misspellings of `model`.
 const MIN_NAME_CHARS: usize = 5;
 
-/// Known members of an object: each entry lists the names of one member, of which an object has one.
+/// Known fields of an object: each entry lists the names of one field, of which an object has one.
 pub(crate) type KnownMembers = [&'static [&'static str]];
 
-/// Pairs each name that is not known with the known name that it resembles, if the object lacks that one.
+/// Pairs each unknown name with the known name that it resembles, if the object lacks that one.
 pub(crate) fn near_members<'n>(names: &[&'n str], known: &[&KnownMembers]) -> Vec<(&'n str, &'static str)> {
     let all = || known.iter().flat_map(|members| members.iter().copied());
     let lacking = all().filter(|member| !member.iter().any(|name| names.contains(name)));
@@ -32,7 +33,7 @@ mod tests {
         check(&["feild"], &[("feild", "field")]);
         check(&["FIELD", "model"], &[("FIELD", "field")]);
         check(&["promt"], &[("promt", "prompt")]);
-        // The member is there, under this name or another.
+        // The field exists, under this name or another.
         check(&["feild", "field"], &[]);
         check(&["promt", "template"], &[]);
         check(&["mode", "width", "x"], &[]);

@@ -1,7 +1,8 @@
 //! Patterns of workflow files: compiled once, matched at a bounded cost.
 //!
-//! The engine asks for a match while it decides, so no match may take long, whatever pattern and text are. A pattern
-//! that the linear engine takes is matched there; one with look-around or back references backtracks, in limited steps.
+//! The engine matches while it decides, so every match must be short for any pattern and string. A
+//! pattern that the linear engine supports is matched there; a pattern with look-around or back
+//! references backtracks, in limited steps.
 
 use sinew_protocol::code;
 use std::sync::{Arc, LazyLock};
@@ -10,27 +11,31 @@ use sinew_protocol::Fault;
 
 /// Longest pattern.
 const MAX_PATTERN_BYTES: usize = 4 << 10;
-/// Sizes of a compiled pattern, in bytes: the smallest that holds it says what a byte of text costs.
+/// Sizes of a compiled pattern, in bytes: the smallest that fits determines the cost per byte of
+/// input.
 const PROGRAM_SIZES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
-/// Bytes of a compiled pattern that one step looks at.
+/// Bytes of a compiled pattern that one step covers.
 const PROGRAM_BYTES_PER_STEP: u64 = 64;
-/// Steps of all matches of a rule or expression together: less than a second.
+/// Maximum steps of all matches of a rule or expression: less than a second.
 const MAX_STEPS: u64 = 500_000_000;
-/// Steps back that a match in a short text may take, and in a longer one: a scan of the text may follow each.
+/// Maximum backtracks of a match in a short string and in a longer one: each may be followed by a
+/// scan of the string.
 const MAX_BACKTRACKS: [usize; 2] = [100_000, 10_000];
-/// The same for a pattern that repeats scans without a step back.
+/// The same for a pattern that repeats scans without a backtrack.
 const MAX_NESTED_BACKTRACKS: usize = 1_000;
-/// Longest short text.
+/// Maximum length of a short string, in bytes.
 const SHORT_TEXT_BYTES: usize = 1 << 10;
-/// States of a pattern that may take all of its steps back; a pattern with more states takes fewer.
+/// Maximum states of a pattern that may use all its backtracks; a pattern with more states may use
+/// fewer.
 const SIMPLE_STATES: u64 = 16;
-/// States of a pattern that one step looks at, in a match that backtracks.
+/// States of a pattern that one step covers, in a match that backtracks.
 const STATES_PER_STEP: u64 = 4;
-/// Steps that a match which backtracks is taken to cost beside its text.
+/// Assumed cost of a match that backtracks, in steps, in addition to the cost of its input.
 const BACKTRACK_STEPS: u64 = 1_000_000;
-/// Bytes that a pattern, or a scan of a pattern that backtracks, may keep between matches.
+/// Maximum memory that a pattern, or a scan of a pattern that backtracks, keeps between matches, in
+/// bytes.
 const MAX_DFA_BYTES: usize = 64 << 10;
-/// Bytes of all compiled patterns in memory.
+/// Maximum memory of all cached patterns, in bytes.
 const MAX_CACHE_BYTES: u64 = 16 << 20;
 
 type CompileResult = Result<Arc<MatchPattern>, String>;
@@ -42,7 +47,7 @@ static PATTERNS: LazyLock<moka::sync::Cache<String, CompileResult>> = LazyLock::
         .build()
 });
 
-/// Returns the bytes that a pattern may take in memory.
+/// Returns the maximum memory of a pattern, in bytes.
 fn weight(text: &str, compiled: &CompileResult) -> u32 {
     let compiled = match compiled {
         Ok(pattern) => pattern.bytes(),
@@ -54,23 +59,23 @@ fn weight(text: &str, compiled: &CompileResult) -> u32 {
 /// A compiled pattern.
 #[derive(Debug)]
 pub(crate) enum MatchPattern {
-    /// Matched in time that grows with the text; with the bytes of the program.
+    /// Matched in linear time; with the size of the program in bytes.
     Linear(regex::Regex, usize),
-    /// Matched by trying and stepping back.
+    /// Matched by backtracking.
     Backtracking(BacktrackingPattern),
 }
 
-/// A pattern that is matched by trying and stepping back.
+/// A pattern that is matched by backtracking.
 #[derive(Debug)]
 pub(crate) struct BacktrackingPattern {
     short_texts: fancy_regex::Regex,
     long_texts: fancy_regex::Regex,
     shape: PatternShape,
-    /// Bytes that one scan may take.
+    /// Maximum memory of one scan, in bytes.
     scan_bytes: usize,
 }
 
-/// Steps that the matches of one rule or expression have left.
+/// Remaining steps for the matches of one rule or expression.
 #[derive(Clone, Debug)]
 pub(crate) struct MatchBudget(u64);
 
@@ -81,7 +86,7 @@ impl Default for MatchBudget {
 }
 
 impl MatchBudget {
-    /// Pays for so many steps; fails if fewer are left.
+    /// Consumes `steps`; fails if fewer remain.
     pub(crate) fn pay(&mut self, steps: u64) -> Result<(), Fault> {
         self.0 = self.0.checked_sub(steps).ok_or_else(|| too_costly("the rule compares too much data"))?;
         Ok(())
@@ -93,7 +98,8 @@ fn too_costly(text: &str) -> Fault {
 }
 
 impl MatchPattern {
-    /// The compiled pattern, from memory if it was compiled before. The error says why it cannot be used.
+    /// Returns the compiled pattern, from the cache if possible. The error is the reason why the
+    /// pattern is not usable.
     pub(crate) fn of(text: &str) -> Result<Arc<Self>, String> {
         PATTERNS.get_with_by_ref(text, || Self::compile(text).map(Arc::new))
     }
@@ -126,7 +132,7 @@ impl MatchPattern {
         result.map(Self::Backtracking)
     }
 
-    /// Returns the bytes that the compiled pattern may take in memory.
+    /// Returns the maximum memory of the compiled pattern, in bytes.
     fn bytes(&self) -> usize {
         match self {
             Self::Linear(_, program_bytes) => program_bytes + MAX_DFA_BYTES,
@@ -136,12 +142,12 @@ impl MatchPattern {
         }
     }
 
-    /// Whether the linear engine takes the pattern.
+    /// Returns whether the linear engine supports the pattern.
     pub(crate) fn is_linear(&self) -> bool {
         matches!(self, Self::Linear(..))
     }
 
-    /// Whether a part of the text matches.
+    /// Returns whether a part of the string matches.
     pub(crate) fn is_match(&self, text: &str, budget: &mut MatchBudget) -> Result<bool, Fault> {
         let bytes = text.len() as u64;
         match self {
@@ -175,18 +181,18 @@ impl BacktrackingPattern {
     }
 }
 
-/// Parts of a pattern that backtracks which decide what a match costs.
+/// The parts of a backtracking pattern that determine the cost of a match.
 #[derive(Clone, Copy, Debug, Default)]
 struct PatternShape {
-    /// States that may be alive at the same time, at most.
+    /// Maximum number of states that are active at the same time.
     states: u64,
-    /// Repetitions: each may be a scan of the text with a program of its own.
+    /// Number of repetitions: each may be a scan of the string with its own program.
     scans: usize,
-    /// A look-around or another part that drops its steps back.
+    /// Whether it has a look-around or another part that discards its backtracks.
     has_cut: bool,
-    /// A repetition of such a part.
+    /// Whether it repeats such a part.
     has_cut_loop: bool,
-    /// Such a repetition within such a part: the steps back do not count what it takes.
+    /// Whether such a repetition is inside such a part: its cost is not counted as backtracks.
     nested: bool,
 }
 
@@ -220,15 +226,15 @@ impl PatternShape {
         shape
     }
 
-    /// Returns the steps back that a match may take.
+    /// Returns the maximum backtracks of a match.
     fn max_backtracks(&self, most: usize) -> usize {
         let most = if self.nested { MAX_NESTED_BACKTRACKS } else { most };
         let share = usize::try_from(self.states / SIMPLE_STATES).unwrap_or(usize::MAX);
         most / share.clamp(1, 100)
     }
 
-    /// Returns the steps that a match in a text of so many bytes is taken to cost: each position of the text may be
-    /// followed by a scan of all that comes after it.
+    /// Returns the assumed cost of a match in a string of `bytes` bytes, in steps: each position
+    /// may be followed by a scan of the rest of the string.
     fn price(&self, bytes: u64) -> u64 {
         let scans = bytes.saturating_mul(bytes).saturating_mul(self.states.div_ceil(STATES_PER_STEP));
         let rounds = if self.nested { MAX_NESTED_BACKTRACKS as u64 } else { 1 };
@@ -260,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Text in which each of its positions may start another match of a pattern over `a` and `b`.
+    /// A string in which each position may start another match of a pattern over `a` and `b`.
     fn random_letters(bytes: usize) -> String {
         let mut state = 1_u64;
         let mut letter = || {
@@ -283,7 +289,7 @@ mod tests {
             assert_eq!(result, Err(code::RULE_TOO_COSTLY.as_str().to_owned()), "{pattern}");
             assert!(started.elapsed().as_secs() < 5, "{pattern}: {:?}", started.elapsed());
         }
-        // The largest texts that the price lets pass end, too.
+        // The longest strings that the price permits also terminate.
         for (pattern, bytes) in [
             (costly, 1_000),
             (costly, 3_000),

@@ -1,6 +1,8 @@
-//! The workflow that asks a person for an agent: for questions that must survive the process which asks.
+//! The workflow that asks a person on behalf of an agent: for questions that must survive the
+//! asking process.
 //!
-//! It is not a dialect of files. Its one plan is made here, and its adapter knows nothing else.
+//! It is not a dialect of files. Its only plan is created here, and its adapter supports only that
+//! plan.
 
 use serde_json::{Value, json};
 use sinew_engine::{
@@ -17,14 +19,14 @@ use sinew_protocol::{Fault, code};
 /// Name of the adapter in plans.
 pub(crate) const NAME: &str = "person_question";
 
-/// Longest question, in bytes; the rest is cut off.
+/// Maximum length of a question, in bytes; the rest is cut off.
 const MAX_PROMPT_BYTES: usize = 16 << 10;
-/// Most people of one question.
+/// Maximum number of people of one question.
 const MAX_PEOPLE: usize = 100;
-/// Time for the answer, in milliseconds: unless the input says otherwise, and at most.
+/// Default and maximum timeout of the answer, in milliseconds.
 const ANSWER_TIMEOUT_MS: (u64, u64) = (3_600_000, 7 * 24 * 3_600_000);
 
-/// Returns the plan of the workflow that asks a person: the same in every process.
+/// Returns the plan of the workflow that asks a person, which is the same in every process.
 pub fn person_question_plan() -> Plan {
     Plan {
         format: Plan::FORMAT,
@@ -101,7 +103,7 @@ impl Adapter for PersonQuestionAdapter {
     fn answer(&self, ctx: &AdapterContext<'_>, _: ActivationId, answer: &PersonAnswer) -> NodeDecision {
         let is_decision = ctx.input().get("data").is_some_and(|data| !data.is_null());
         let rejected = answer.timed_out || answer.data == "reject" || is_decision && is_refusal(&answer.data);
-        // A plain yes has no words of its own.
+        // A plain approval has no text.
         let words = if answer.data == "approve" { &Value::Null } else { &answer.data };
         NodeDecision::Done(ActivationOutput::new(json!({
             "approved": !rejected,
@@ -118,7 +120,7 @@ impl Adapter for PersonQuestionAdapter {
     }
 }
 
-/// The matter of the question, and who asks.
+/// Returns the data of the question, and its origin.
 fn shown_data(input: &Value) -> Value {
     let mut shown = match input.get("data") {
         Some(Value::Object(members)) => members.clone(),
@@ -131,7 +133,7 @@ fn shown_data(input: &Value) -> Value {
     shown.into()
 }
 
-/// Whether an answer to a question of yes or no is a no. Words that are neither are not consent to anything.
+/// Returns whether an answer to a yes-or-no question is a refusal. Any other text is not consent.
 fn is_refusal(data: &Value) -> bool {
     let told = data.get("approved").unwrap_or(data);
     let word = told.as_str().map(|text| text.trim().to_ascii_lowercase());
@@ -139,7 +141,8 @@ fn is_refusal(data: &Value) -> bool {
     !consents && *told != true
 }
 
-/// The question without characters that would hide or reorder its words, and not longer than allowed.
+/// Returns the question without characters that hide or reorder its text, limited to the maximum
+/// length.
 fn shown_prompt(text: &str) -> String {
     let is_hidden = |c: char| {
         c.is_control() && c != '\n'

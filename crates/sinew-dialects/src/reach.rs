@@ -1,16 +1,17 @@
-//! Which nodes of a graph lie beyond others, asked for many nodes at once.
+//! Reachability between nodes of a graph, computed for many nodes at once.
 
-/// Marks that one walk over the graph carries: 64 in each of these words.
+/// Words of marks that one walk over the graph carries, with 64 marks each.
 const BLOCK_WORDS: usize = 16;
 const BLOCK_MARKS: usize = 64 * BLOCK_WORDS;
 
-/// The node of a question, and the mark that is looked for.
+/// The node of a query, and the searched mark.
 pub(crate) type ReachQuestion = (usize, usize);
 
-/// Returns for each question whether a path of at least one edge leads from the node to a node with the mark.
+/// Returns for each query whether a path of at least one edge leads from the node to a node with
+/// the mark.
 ///
-/// `next` holds the targets of the edges of each node, `marks` the marks of each node. Cycles are allowed. The time is
-/// that of a walk over all edges for each 1,024 marks, however many questions there are.
+/// `next` contains the edge targets of each node, `marks` the marks of each node. Cycles are
+/// allowed. The time is that of one walk over all edges per 1,024 marks, for any number of queries.
 pub(crate) fn reaches(next: &[Vec<usize>], marks: &[Vec<usize>], questions: &[ReachQuestion]) -> Vec<bool> {
     let mut answers = vec![false; questions.len()];
     if questions.is_empty() {
@@ -54,8 +55,8 @@ pub(crate) fn reaches(next: &[Vec<usize>], marks: &[Vec<usize>], questions: &[Re
     answers
 }
 
-/// Groups nodes that reach each other (Tarjan's algorithm, without recursion). A group comes after all groups that its
-/// edges lead to.
+/// Groups nodes that reach each other (Tarjan's algorithm, without recursion). A group comes after
+/// all groups that its edges lead to.
 fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
     const UNSEEN: usize = usize::MAX;
     let mut order = vec![UNSEEN; next.len()];
@@ -68,7 +69,7 @@ fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
         if order[root] != UNSEEN {
             continue;
         }
-        // The path from the root, with how many edges of each node have been walked.
+        // The path from the root, with the number of walked edges of each node.
         let mut path = vec![(root, 0)];
         while let Some((node, walked)) = path.last_mut() {
             let node = *node;
@@ -111,7 +112,7 @@ mod tests {
 
     use super::reaches;
 
-    /// The same, by walking from each node.
+    /// Computes the same by walking from each node.
     fn walked(next: &[Vec<usize>], from: usize) -> BTreeSet<usize> {
         let mut seen = BTreeSet::new();
         let mut open = vec![from];
@@ -123,7 +124,7 @@ mod tests {
 
     #[test]
     fn answers_are_those_of_walks() {
-        // Small numbers of a linear congruential generator make graphs with and without cycles.
+        // Small numbers of a linear congruential generator produce graphs with and without cycles.
         let mut state = 7_u64;
         let mut number = |below: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -139,7 +140,7 @@ mod tests {
                     next[from].push(to);
                 }
             }
-            // Marks lie in several blocks.
+            // Marks span several blocks.
             let marks: Vec<Vec<usize>> = (0..count).map(|node| vec![node * 97]).collect();
             let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
             let questions: Vec<_> = pairs.map(|(from, to)| (from, to * 97)).collect();

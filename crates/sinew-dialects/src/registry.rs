@@ -1,11 +1,11 @@
-//! The list of all dialects, and which of them a file is in.
+//! List of all dialects, and dialect detection.
 
 use sinew_engine::Adapter;
 use sinew_source::Document;
 
 use crate::dialect::Dialect;
 
-/// All dialects, in the order in which they are tried.
+/// Returns all dialects, in detection order.
 pub fn all() -> &'static [&'static dyn Dialect] {
     &[
         &crate::sam::Sam,
@@ -16,12 +16,13 @@ pub fn all() -> &'static [&'static dyn Dialect] {
     ]
 }
 
-/// The dialect of this name.
+/// Returns the dialect with this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Dialect> {
     all().iter().copied().find(|dialect| dialect.name() == name)
 }
 
-/// The adapter of plans with this name in `dialect`: that of a dialect, or of workflows which Sinew makes itself.
+/// Returns the adapter of plans with this `dialect`: a dialect's, or that of workflows that Sinew
+/// generates.
 pub fn adapter(name: &str) -> Option<&'static dyn Adapter> {
     if name == crate::person_question::NAME {
         return Some(&crate::person_question::PersonQuestionAdapter);
@@ -29,7 +30,7 @@ pub fn adapter(name: &str) -> Option<&'static dyn Adapter> {
     by_name(name).map(Dialect::adapter)
 }
 
-/// The dialect that is surest of the document, if any is.
+/// Returns the dialect with the highest confidence for the document, if any.
 pub fn detect(document: &Document) -> Option<&'static dyn Dialect> {
     all()
         .iter()

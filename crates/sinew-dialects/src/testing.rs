@@ -1,4 +1,5 @@
-//! A synchronous loop over the engine, for tests: stubs answer in virtual time, a second fold checks the facts.
+//! A synchronous loop over the engine, for tests: stubs answer in virtual time, and a second fold
+//! checks the facts.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,10 +17,10 @@ use sinew_source::{Diagnostic, Diagnostics, Document, Node, Sources};
 
 use crate::{Dialect, LowerOptions, Lowered};
 
-/// Timers further off than this fire only when a test says so, in milliseconds.
+/// Timers beyond this delay fire only at the request of a test, in milliseconds.
 const PATIENCE: Time = 10_000;
 
-/// Behaviour of a stub on a request.
+/// Reply of a stub to a request.
 pub(crate) struct Stubbed {
     /// Virtual milliseconds until the answer.
     pub(crate) after: Time,
@@ -29,20 +30,20 @@ pub(crate) struct Stubbed {
     pub(crate) result: Result<TaskReply, Fault>,
 }
 
-/// An answer that comes later: activation, attempt, what it says.
+/// A pending answer: activation, attempt, result.
 type Due = (ActivationId, u32, Result<TaskReply, Fault>);
 
 /// One execution.
 pub(crate) struct Bench {
     machine: Machine<()>,
-    /// The same facts folded one by one, as projections see them.
+    /// The same facts folded one by one, as in projections.
     shown: ExecutionState,
     now: Time,
     seq: u64,
     due: BTreeMap<(Time, u64), Due>,
-    /// The dialect's own events so far.
+    /// The dialect's events so far.
     pub(crate) events: Vec<NativeEvent>,
-    /// Everything that was asked, with the node that asked.
+    /// All requests, with the requesting node.
     pub(crate) asked: Vec<(String, Arc<TaskRequest>)>,
 }
 
@@ -70,26 +71,26 @@ impl Bench {
         self.machine.state()
     }
 
-    /// Starts and goes on until nothing more happens by itself.
+    /// Starts, and continues until no events are pending.
     pub(crate) fn start(&mut self, input: Value, stub: &mut Stub<'_>) {
         let start = EngineInput::Start { input, mode: ExecutionMode::default(), depth: 0, chain: Vec::new() };
         self.input(start, stub).expect("a fresh execution starts");
         self.go_on(stub);
     }
 
-    /// Answers the person that is waited for, if one is.
+    /// Answers the pending request to a person, if any.
     pub(crate) fn answer(&mut self, data: Value, stub: &mut Stub<'_>) {
         self.answer_as(PersonAnswer { data, ..PersonAnswer::default() }, stub);
     }
 
-    /// The same, with all that is known of the answer.
+    /// Answers the same with all data of the answer.
     pub(crate) fn answer_as(&mut self, answer: PersonAnswer, stub: &mut Stub<'_>) {
         let Some(act) = self.state().waiting().next() else { return };
         self.input(EngineInput::Answer { act, answer }, stub).expect("it waits");
         self.go_on(stub);
     }
 
-    /// Forgets everything but the serialised state, as a restart does.
+    /// Discards everything but the serialized state, as a restart does.
     pub(crate) fn restart(&mut self) {
         let text = serde_json::to_string(self.state()).expect("state serialises");
         let state = serde_json::from_str(&text).expect("state deserialises");
@@ -98,17 +99,17 @@ impl Bench {
         assert_eq!(*self.state(), self.shown, "state survives its own JSON");
     }
 
-    /// The dialect's own result object.
+    /// Returns the dialect's result object.
     pub(crate) fn native(&self) -> Value {
         self.machine.adapter().native_result(&AdapterContext::new(self.graph(), self.state(), self.now))
     }
 
-    /// The dialect's own events, as lines.
+    /// Returns the dialect's events, as lines.
     pub(crate) fn lines(&self) -> Vec<&str> {
         self.events.iter().map(|event| event.line.as_str()).collect()
     }
 
-    /// Goes on until nothing more happens by itself; deadlines are met while agents work or back off.
+    /// Continues until no events are pending; deadlines fire while agents work or back off.
     pub(crate) fn go_on(&mut self, stub: &mut Stub<'_>) {
         loop {
             let answer = self.due.keys().next().map(|key| key.0);
@@ -130,7 +131,7 @@ impl Bench {
         assert_eq!(*self.state(), self.shown, "facts say everything");
     }
 
-    /// Lets time pass until the next timer fires, however far off, and goes on.
+    /// Advances time to the next timer, however distant, and continues.
     pub(crate) fn next_timer(&mut self, stub: &mut Stub<'_>) {
         let (at, _) = self.machine.next_deadline().expect("something is due");
         self.tick(at, stub);
@@ -179,7 +180,8 @@ fn evaluated(ask: &TaskRequest) -> TaskReply {
     TaskReply::new(serde_json::to_value(outcomes).expect("outcomes are data"))
 }
 
-/// The cases of a dialect and a kind, of all files in `tests/cases` or in the folder that `SINEW_CASES` names.
+/// Returns the cases of a dialect and a kind, from all files in `tests/cases` or in the folder
+/// named by `SINEW_CASES`.
 fn cases(dialect: &str, kind: &str) -> Vec<Value> {
     let given = std::env::var_os(sinew_protocol::env::CASES).map(PathBuf::from);
     let own = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases"));
@@ -200,8 +202,8 @@ fn cases(dialect: &str, kind: &str) -> Vec<Value> {
     cases
 }
 
-/// Runs every case of a dialect and a kind; prints the id of each that is wrong, and how many there were. Expectations
-/// that are left out are printed and counted.
+/// Runs every case of a dialect and a kind; prints the ids of failed cases, and their number.
+/// Prints and counts excluded expectations.
 pub(crate) fn judge(dialect: &str, kind: &str, run: impl Fn(&Value, &mut Wrong)) {
     let (mut passed, mut failed, mut left_out) = (0, 0, 0);
     for case in cases(dialect, kind) {
@@ -225,24 +227,24 @@ pub(crate) fn judge(dialect: &str, kind: &str, run: impl Fn(&Value, &mut Wrong))
     assert_eq!(failed, 0);
 }
 
-/// Defects of a case, and the expectations that are left out.
+/// Errors of a case, and its excluded expectations.
 #[derive(Default)]
 pub(crate) struct Wrong(Vec<String>, Vec<&'static str>);
 
 impl Wrong {
-    /// Says that an expectation of the case is not compared, and why.
+    /// Records that an expectation of the case is not compared, and why.
     pub(crate) fn leave_out(&mut self, what: &'static str) {
         self.1.push(what);
     }
 
-    /// Compares what was seen with what is wanted, if the case says what is wanted.
+    /// Compares the result with the expected value, if the case has one.
     pub(crate) fn check(&mut self, what: &str, seen: &Value, want: &Value) {
         if !want.is_null() {
             self.check_null(what, seen, want);
         }
     }
 
-    /// Compares what was seen with what is wanted, which may be null.
+    /// Compares the result with the expected value, which may be null.
     pub(crate) fn check_null(&mut self, what: &str, seen: &Value, want: &Value) {
         if seen != want {
             self.0.push(format!("  {what}\n    seen {seen}\n    want {want}"));
@@ -250,12 +252,12 @@ impl Wrong {
     }
 }
 
-/// Lowers a workflow that is given as JSON.
+/// Lowers a workflow in JSON.
 pub(crate) fn lower(dialect: &dyn Dialect, workflow: &Value) -> Result<Lowered, Diagnostics> {
     lower_with(dialect, workflow, &|path| Err(format!("{path} cannot be read here")))
 }
 
-/// The same with files.
+/// Lowers a workflow with files.
 pub(crate) fn lower_with(
     dialect: &dyn Dialect,
     workflow: &Value,
@@ -264,7 +266,7 @@ pub(crate) fn lower_with(
     lower_in(dialect, workflow, read, &crate::no_list)
 }
 
-/// The same with folders.
+/// Lowers a workflow with files and folders.
 pub(crate) fn lower_in(
     dialect: &dyn Dialect,
     workflow: &Value,
@@ -276,7 +278,7 @@ pub(crate) fn lower_in(
     dialect.lower(document, &options).map(|mut lowered| lowered.remove(0))
 }
 
-/// Sub codes of warnings, each with the word that its hint takes the written one for.
+/// Returns sub codes of warnings, each with the name that its hint suggests.
 pub(crate) fn slips<'d>(found: impl IntoIterator<Item = &'d Diagnostic>) -> Vec<String> {
     let slip = |item: &Diagnostic| {
         let hint = item.hint.as_deref().unwrap_or_default();
@@ -286,7 +288,7 @@ pub(crate) fn slips<'d>(found: impl IntoIterator<Item = &'d Diagnostic>) -> Vec<
     found.into_iter().map(slip).collect()
 }
 
-/// An object without these members.
+/// Returns an object without these fields.
 pub(crate) fn without(value: &Value, drop: impl Fn(&str) -> bool) -> Value {
     match value {
         Value::Object(members) => {
@@ -298,7 +300,7 @@ pub(crate) fn without(value: &Value, drop: impl Fn(&str) -> bool) -> Value {
     }
 }
 
-/// The document of a file's text, with places.
+/// Parses a file's text into a document with spans.
 pub(crate) fn document(text: &str) -> Document {
     let options = sinew_source::LoadOptions {
         name: "workflow.json",

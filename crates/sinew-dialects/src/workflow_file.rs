@@ -1,4 +1,4 @@
-//! Workflow files from bytes to a document: which of them have variables, and which variables those are.
+//! Workflow files from bytes to a document, with their variables.
 
 use sinew_protocol::code;
 use sinew_source::{
@@ -8,17 +8,18 @@ use sinew_source::{
 use crate::dialect::Dialect;
 use crate::registry::detect;
 
-/// Environment of a process, and the part of it that files may name.
+/// The environment of a process, and the variables that files may use.
 #[derive(Clone, Copy)]
 pub struct FileVariables<'a> {
-    /// Variables that the caller allows. Those that a file declares come on top.
+    /// Variables that the caller allows, in addition to those that a file declares.
     pub rules: &'a VariableRules,
-    /// Value of a variable.
+    /// Returns the value of a variable.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// Reads a workflow file. Texts arrive as written, unless the dialect says of the document that `${NAME}` means a
-/// variable there: then the file is read once more, with the variables that the caller allows and the file declares.
+/// Reads a workflow file. Strings are kept as written, unless the dialect treats `${NAME}` as a
+/// variable in the document: then the file is read again with the variables that the caller allows
+/// and the file declares.
 ///
 /// `options.variables` is not used.
 pub fn load_workflow_file(
@@ -43,8 +44,9 @@ pub fn load_workflow_file(
             Some(rules) => replaced(&rules),
         },
         Err(found) => {
-            // The name of an included file may hold a variable that the caller allows: then only a reading that
-            // replaces variables finds the file. All other references stay in the text for now.
+            // The name of an included file may contain a variable that the caller allows, so only a
+            // read that replaces variables finds the file. All other references stay in the text
+            // for now.
             if found.items.iter().any(|item| item.code != code::INCLUDED_FILE_CANNOT_BE_READ.as_str()) {
                 return Err(found);
             }
@@ -61,7 +63,7 @@ pub fn load_workflow_file(
     }
 }
 
-/// Returns the rules with the names that a file declares, or what is wrong with those names.
+/// Returns the rules extended by the names that a file declares, or the errors of those names.
 fn allow_declared(
     rules: &VariableRules,
     names: &[&Node],
@@ -93,7 +95,7 @@ mod tests {
     use super::*;
     use crate::by_name;
 
-    /// Texts that mean something in prompts, JavaScript, shells and headers.
+    /// Strings that have a meaning in prompts, JavaScript, shells and headers.
     const WRITTEN: &[&str] = &[
         "${HOME}",
         "`${x}`",
@@ -104,7 +106,7 @@ mod tests {
         "${{ secrets.X }}",
     ];
 
-    /// Reads a file with these variables allowed. The environment panics for a variable that nobody may read.
+    /// Reads a file with these variables allowed. The environment panics for any other variable.
     fn read(text: &str, dialect: Option<&str>, allowed: &[&str]) -> Result<Value, String> {
         let mut rules = VariableRules::default();
         for name in allowed {
@@ -156,7 +158,7 @@ mod tests {
             ),
             ("agentteam", json!({"metadata": {"id": "t"}, "nodes": [], "connections": [], "texts": texts})),
             ("covalt", json!({"nodes": [], "edges": [], "texts": texts})),
-            // Not an application file of sam if the caller says so.
+            // Not an application file of sam if the caller specifies another dialect.
             ("sweny", json!({"apps": texts})),
         ];
         for (dialect, file) in files {
@@ -164,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Top of the file, its text, names that the caller allows, and what comes of it.
+    /// Top of the file, its text, the names that the caller allows, and the result.
     type AllowedCase =
         (&'static str, &'static str, &'static [&'static str], Result<&'static str, &'static str>);
 
@@ -178,7 +180,7 @@ mod tests {
             ("", "${HOME, nowhere}", &[], Ok("nowhere")),
             ("", "${NATS_PASSWORD, none}", &[], Ok("none")),
             ("", "${UNSET, x}", &["UNSET"], Ok("x")),
-            // A secret is a reference, whoever allows it.
+            // A secret is a reference, even if the caller allows it.
             ("", "Bearer ${API_TOKEN}", &["API_TOKEN"], Ok("Bearer ${API_TOKEN}")),
             ("env: [DB_PASSWORD]\n", "${DB_PASSWORD}", &[], Ok("${DB_PASSWORD}")),
             ("", "${HOME}", &[], Err("1:59 SINEW-1017 environment variable HOME is not allowed here")),

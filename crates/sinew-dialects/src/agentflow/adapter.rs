@@ -1,4 +1,4 @@
-//! Answers to the engine: the work of a node, and the targets of its output.
+//! Engine callbacks: the work of a node, and the targets of its output.
 
 use sinew_protocol::code;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use super::model::{Agent, BranchCondition, Work};
 use super::text::{self, ApprovalDecision, ComparedText};
 use super::{NAME, native, project};
 
-/// Branch a finished node chose; absent where all branches are taken.
+/// Port of the branch that a finished node selected; absent if all branches are taken.
 const BRANCH: &str = "branch";
-/// Key of an approval's answer in the state.
+/// Port of an approval's answer, which becomes part of the state.
 pub(super) const APPROVAL: &str = "approval";
-/// Orders what ran after each answer; see `native`.
+/// Port of the number that orders the activations after each answer; see `native`.
 pub(super) const SEGMENT: &str = "segment";
 
-/// The dialect as the engine sees it.
+/// The adapter of the dialect.
 pub(super) struct AgentFlowAdapter;
 
 impl Adapter for AgentFlowAdapter {
@@ -139,13 +139,14 @@ pub(super) fn extra(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Extra
     })
 }
 
-/// Returns the output before this node; the execution's input where a node is started directly.
+/// Returns the output before this node; the execution's input if the node is started directly.
 fn previous(ctx: &AdapterContext<'_>, act: ActivationId) -> SharedJson {
     ctx.act(act).inputs.first().map(|arrived| Arc::clone(&arrived.value)).unwrap_or_default()
 }
 
-/// An execution's input replaces what the file starts with; nothing and `{}` leave it as it is. Callers with one text
-/// (a tool call, a message) send `{"text": …}`, which is that text.
+/// Returns the execution's input, or the initial value of the file for a null or `{}` input.
+/// Callers with a single string (a tool call, a message) send `{"text": …}`, which is converted to
+/// that string.
 fn start_value(ctx: &AdapterContext<'_>, initial: Value) -> Value {
     match ctx.input() {
         Value::Null => initial,
@@ -168,7 +169,7 @@ fn bind_agent(ctx: &AdapterContext<'_>, act: ActivationId, agent: &Agent, own: V
         ));
     }
     let previous = previous(ctx, act);
-    // A decision is not text to work on: what the last node said is.
+    // A decision is not text to work on: use the last text of a node instead.
     let previous = match text::is_decision(&previous).then(|| native::last_text(ctx)).flatten() {
         Some(text) => text,
         None => text::plain(&previous),
@@ -193,7 +194,8 @@ fn bind_agent(ctx: &AdapterContext<'_>, act: ActivationId, agent: &Agent, own: V
     NodeDecision::Ask(Box::new(ask))
 }
 
-/// Agents answer with a text, bare or as the one member of an object; anything else is kept as it is.
+/// Returns the string of an agent's reply, bare or as the only field of an object; any other reply
+/// is unchanged.
 pub(super) fn reply_value(output: &SharedJson) -> SharedJson {
     match &**output {
         Value::Object(members) if members.len() == 1 && members.get("text").is_some_and(Value::is_string) => {
@@ -203,7 +205,8 @@ pub(super) fn reply_value(output: &SharedJson) -> SharedJson {
     }
 }
 
-/// Conditions with the text that they look at. Those behind the first that held were not looked at.
+/// Returns the conditions with the text that they compare. Conditions after the first that held
+/// were not evaluated.
 fn seen(ctx: &AdapterContext<'_>, act: ActivationId, conditions: &[BranchCondition]) -> Vec<SeenCondition> {
     let value = previous(ctx, act);
     let mut text = ComparedText::new(&text::plain(&value));
@@ -242,10 +245,11 @@ fn choose(
     Ok(finish(ctx, act, ActivationOutput::new(value)).port(BRANCH, json!(branch)))
 }
 
-/// An output; what ran from the deferred queue says when, as what an approval released does.
+/// Finishes with an output. An activation from the deferred queue records its segment, as an
+/// approved one does.
 fn finish(ctx: &AdapterContext<'_>, act: ActivationId, output: ActivationOutput) -> ActivationOutput {
     if ctx.act(act).deferred == Some(false) {
-        // Ports hide nothing: edges without a port of their own carry the whole value.
+        // Additional ports hide nothing: edges without their own port carry the whole value.
         output.port(SEGMENT, json!(native::ended(ctx)))
     } else {
         output

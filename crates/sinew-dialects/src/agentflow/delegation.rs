@@ -1,8 +1,9 @@
-//! Delegation: an agent asks agents below it, and is asked again with their answers.
+//! Delegation: an agent calls its sub-agents, and is called again with their answers.
 //!
-//! An agent with sub-agents delegates by its answer, `{"subagent_calls": [{"tool": …, "task": …}]}`. The engine asks the
-//! named agents, one after the other, and then the first agent again. Every reply is a fact of the activation, so the
-//! walk through the replies so far says who is next, also after a crash.
+//! An agent with sub-agents delegates by its answer, `{"subagent_calls": [{"tool": …, "task":
+//! …}]}`. The engine calls the named agents one after the other, and then the first agent again.
+//! Every reply is a fact of the activation, so a walk through the replies determines the next call,
+//! also after a crash.
 
 use sinew_protocol::code;
 use std::sync::Arc;
@@ -13,24 +14,24 @@ use sinew_protocol::Fault;
 
 use super::project;
 
-/// Tag of asks to agents below.
+/// Tag of tasks of sub-agents.
 pub(super) const SUBAGENT: &str = "subagent";
-/// Tag of asks to the agent itself after the first one.
+/// Tag of tasks of the agent itself after the first one.
 pub(super) const TURN: &str = "turn";
-/// Times an agent may delegate before it must answer.
+/// Maximum number of delegations before an agent must answer.
 const MAX_TURNS: usize = 20;
-/// Calls of one answer.
+/// Maximum number of calls in one answer.
 const MAX_CALLS: usize = 32;
-/// Member of an answer with the calls of agents below.
+/// Field of an answer with the calls of sub-agents.
 const CALLS: &str = "subagent_calls";
-/// Member of an input with the answers to them.
+/// Field of an input with the answers to them.
 const RESULTS: &str = "subagent_results";
-/// Member of the context of asks to agents below: what the agent at the top was asked.
+/// Field of the context of sub-agent tasks: the original content of the top-level agent's task.
 const ROOT_CONTENT: &str = "rootContent";
 
 /// Next step after the replies of an agent node so far.
 pub(super) enum DelegationStep {
-    /// The agent, or one below it, is asked next.
+    /// The agent, or one of its sub-agents, is called next.
     Ask(Box<TaskRequest>),
     /// The agent's answer.
     Answer(SharedJson),
@@ -38,7 +39,8 @@ pub(super) enum DelegationStep {
     Failed(Fault),
 }
 
-/// Returns what is next for an agent node. `own` is what the agent knows of itself and of the agents below it.
+/// Returns the next step of an agent node. `own` contains the settings of the agent and its
+/// sub-agents.
 pub(super) fn next_step(ctx: &AdapterContext<'_>, act: ActivationId, own: &Value) -> DelegationStep {
     let one = ctx.act(act);
     let asked = one.ask.as_deref();
@@ -59,12 +61,13 @@ pub(super) fn next_step(ctx: &AdapterContext<'_>, act: ActivationId, own: &Value
     }
 }
 
-/// Whether a reply asks for agents below, so it is not an answer yet.
+/// Returns whether a reply calls sub-agents, so that it is not the final answer.
 pub(super) fn delegates(own: &Value, output: &Value) -> bool {
     calls_of(own, output).is_some()
 }
 
-/// The calls of an answer; none if it is an answer of its own, or nobody is below.
+/// Returns the calls of an answer; `None` if it is a final answer, or if the agent has no
+/// sub-agents.
 fn calls_of<'a>(own: &Value, output: &'a Value) -> Option<&'a [Value]> {
     let below = own.get("subagents").and_then(Value::as_array).is_some_and(|below| !below.is_empty());
     let members = output.as_object().filter(|members| below && members.len() == 1)?;
@@ -72,20 +75,20 @@ fn calls_of<'a>(own: &Value, output: &'a Value) -> Option<&'a [Value]> {
     (!calls.is_empty() && calls.len() <= MAX_CALLS).then_some(calls)
 }
 
-/// An agent in the tree of delegation.
+/// An agent in the delegation tree.
 struct DelegateAgent<'t> {
     node: String,
     agent: String,
     own: &'t Value,
     depth: usize,
-    /// The call that it answers; none for the agent at the top.
+    /// The call that it answers; `None` for the top-level agent.
     call: Option<String>,
 }
 
 struct DelegationWalk<'c> {
     ctx: &'c AdapterContext<'c>,
     act: ActivationId,
-    /// Replies that the walk has not come to.
+    /// Replies that the walk has not reached.
     replies: &'c [RecordedReply],
     /// Calls so far, over all agents of the node.
     calls: usize,
@@ -93,7 +96,7 @@ struct DelegationWalk<'c> {
 }
 
 impl DelegationWalk<'_> {
-    /// Follows an agent through its turns to its answer, or to the ask that has no reply yet.
+    /// Follows an agent through its turns to its answer, or to the task that has no reply yet.
     fn run(
         &mut self,
         agent: &DelegateAgent<'_>,
@@ -121,7 +124,8 @@ impl DelegationWalk<'_> {
         Ok(Err(Fault::failure(code::DELEGATION_WITHOUT_END.as_str(), text).with_retryable(false)))
     }
 
-    /// The result of one call, as the agent reads it. A failure is a result, too: the agent decides what follows.
+    /// Returns the result of one call for the agent. A failure is also a result: the agent decides
+    /// how to continue.
     fn delegate(&mut self, agent: &DelegateAgent<'_>, call: &Value) -> Result<Value, Box<TaskRequest>> {
         self.calls += 1;
         let id = format!("call_{}", self.calls);
@@ -157,7 +161,7 @@ impl DelegationWalk<'_> {
         })
     }
 
-    /// Logs an event, once: only what follows from the last reply is new.
+    /// Logs an event once: only events after the last reply are new.
     fn tell(&self, kind: &str, child: &DelegateAgent<'_>, parent: &DelegateAgent<'_>, message: Option<&str>) {
         if !self.replies.is_empty() {
             return;
@@ -204,7 +208,8 @@ impl DelegationWalk<'_> {
     }
 }
 
-/// The name of the tool under which a model calls an agent below: `subagent_<name>_<id of the node>`.
+/// Returns the name of the tool with which a model calls a sub-agent: `subagent_<name>_<id of the
+/// node>`.
 fn tool_name(agent: &str, node: &str) -> String {
     let mut slug = String::new();
     for c in agent.chars() {

@@ -1,7 +1,8 @@
-//! From a file's graph to a plan.
+//! Lowers a file's graph to a plan.
 //!
-//! Graphs that cannot run still become plans, which fail the way the dialect's users know it from their logs; what is
-//! wrong with them is reported as errors beside the plan, so a check of the file refuses them before any run.
+//! Graphs that cannot run still become plans, which fail with the messages that users of the
+//! dialect know from their logs. Their errors are also reported with the plan, so that a check of
+//! the file rejects them before any execution.
 
 use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,9 +20,10 @@ use super::{NAME, subagents, unknown_keys};
 use crate::display::{self, DISPLAY};
 use crate::{LowerOptions, Lowered};
 
-/// Times one connection may be taken. Reject loops need a few; a cycle that never ends must not run for ever.
+/// Maximum number of tokens over one connection. Reject loops need a few; an endless cycle must not
+/// run forever.
 const EDGE_BUDGET: u32 = 1_000;
-/// Agent if neither the file nor the caller names one.
+/// The agent if neither the file nor the caller names one.
 const DEFAULT_AGENT: &str = "agent";
 
 /// Data of a node for the adapter.
@@ -30,15 +32,15 @@ pub(super) struct Extra {
     /// Operation of the node.
     #[serde(flatten)]
     pub(super) work: Work,
-    /// Settings of an agent and of the agents below it, for the agent.
+    /// Settings of an agent and its sub-agents, for the agent.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(super) own: Value,
-    /// Connections to nodes that do not exist.
+    /// Connections to missing nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) missing: Vec<MissingTarget>,
 }
 
-/// A connection to a node that does not exist.
+/// A connection to a missing node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct MissingTarget {
     pub(super) port: String,
@@ -107,7 +109,7 @@ fn plan(
     }
     let mut places: Vec<Option<Span>> = graph.nodes.iter().map(|node| Some(node.span)).collect();
     let entry = entry(graph, whole, found).unwrap_or_else(|message| {
-        // A node of its own fails in the place of the start that is missing.
+        // An additional node fails in place of the missing start.
         let mut id = "system".to_owned();
         while ids.contains_key(id.as_str()) {
             id.push('_');
@@ -141,7 +143,7 @@ fn plan(
     (plan, places)
 }
 
-/// A warning about a node whose type is not known; `count` findings came before.
+/// Returns a warning about a node of an unknown type; `count` findings came before.
 fn unknown_kind(node: &FileNode, count: usize) -> Diagnostic {
     let message = format!("node type '{}' is not known; it would be skipped", node.kind);
     let warning = Diagnostic::warning(code::AGENTFLOW_PART_DOES_NOTHING.as_str(), message)
@@ -153,7 +155,7 @@ fn unknown_kind(node: &FileNode, count: usize) -> Diagnostic {
     }
 }
 
-/// The one start node, or why the graph cannot start.
+/// Returns the only start node, or the reason why the graph cannot start.
 fn entry(graph: &CanvasGraph, whole: Span, found: &mut Vec<Diagnostic>) -> Result<NodeIndex, String> {
     let is_start = |(_, node): &(usize, &FileNode)| matches!(node.work, Work::Start { .. });
     let starts: Vec<(usize, &FileNode)> = graph.nodes.iter().enumerate().filter(is_start).collect();
@@ -219,7 +221,7 @@ fn edges(
         }
         let attach = connection.is_subagent();
         edges.push(PlanEdge {
-            // Structure hangs below the agent that uses it.
+            // Structure is attached to the agent that uses it.
             from: if attach { to } else { from },
             to: if attach { from } else { to },
             label: label(work, &port),
@@ -236,7 +238,8 @@ fn edges(
     (edges, missing)
 }
 
-/// The port a connection leaves at. `true` is what the first condition was called when there was only one.
+/// Returns the port that a connection leaves. `true` was the name of the first condition when there
+/// was only one.
 fn port(connection: &FlowConnection, work: &Work) -> String {
     match work {
         Work::If { .. } if connection.source_handle == "true" => condition_port(0),
@@ -244,18 +247,18 @@ fn port(connection: &FlowConnection, work: &Work) -> String {
     }
 }
 
-/// The port of a condition.
+/// Returns the port of a condition.
 pub(super) fn condition_port(ix: usize) -> String {
     format!("condition-{ix}")
 }
 
-/// The condition whose port this is.
+/// Returns the condition whose port this is.
 fn condition_of(port: &str) -> Option<usize> {
     let ix = port.strip_prefix("condition-")?.parse().ok()?;
     (condition_port(ix) == port).then_some(ix)
 }
 
-/// Whether anything ever leaves a node at this port.
+/// Returns whether a token can ever leave a node at this port.
 fn may_leave(work: &Work, port: &str) -> bool {
     match work {
         Work::If { conditions } => {
@@ -300,7 +303,7 @@ fn plan_node(id: &str, kind: &str, extra: Extra, agents: &BTreeMap<String, Strin
         inner: false,
         attached: false,
         quiet: false,
-        // Plain data with text keys always serialises.
+        // Plain data with string keys always serializes.
         extra: serde_json::to_value(extra).unwrap_or_default(),
     }
 }

@@ -1,9 +1,10 @@
 //! AgentFlow: graphs of a canvas editor, JSON with `nodes` and `connections`.
 //!
-//! Place in the flow: `model` reads the file, `subagents` checks the delegation trees, `unknown_keys` looks for
-//! mistyped words, `lower` makes the plan, `adapter` answers the engine; `text` holds the dialect's value rules, `native` and `project` its own result
-//! object and log. Every arriving token runs a node anew (there is no join), a waiting approval freezes the run,
-//! and cycles are legal, which is why every edge has a budget.
+//! Data flow: `model` reads the file, `subagents` checks the delegation trees, `unknown_keys` finds
+//! misspelled keys, `lower` creates the plan, `adapter` implements the engine's callbacks; `text`
+//! contains the dialect's value rules, `native` and `project` its result object and log. Every
+//! arriving token runs a node again (there is no join), a pending approval freezes the execution,
+//! and cycles are legal, so every edge has a budget.
 
 mod adapter;
 mod delegation;
@@ -31,7 +32,7 @@ use crate::{Dialect, LowerOptions, Lowered, PlanGraph, Portability, display};
 #[derive(Debug)]
 pub struct AgentFlow;
 
-/// The dialect's name.
+/// Name of the dialect.
 const NAME: &str = "agentflow";
 
 impl Dialect for AgentFlow {
@@ -68,7 +69,8 @@ impl Dialect for AgentFlow {
     }
 }
 
-/// JSON Schema of the files. Unknown members are allowed: the editor keeps its own there.
+/// Returns the JSON Schema of the files. Unknown fields are allowed, because the editor stores its
+/// own.
 fn schema() -> Value {
     let text = json!({ "type": "string" });
     let condition = json!({

@@ -1,4 +1,4 @@
-//! The file as a graph: nodes and connections with their places, and what is wrong with their shape.
+//! The file as a graph: nodes and connections with their spans, and errors in their shape.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,18 +7,18 @@ use sinew_source::{Diagnostic, Node, Span};
 
 use super::text;
 
-/// The system prompt of an agent that names none.
+/// Default system prompt of an agent.
 const SYSTEM_PROMPT: &str = "You are a helpful assistant.";
-/// The name of an agent that names none.
+/// Default name of an agent.
 pub(super) const AGENT_NAME: &str = "Agent";
-/// The model of an agent that names none.
+/// Default model of an agent.
 const MODEL: &str = "gpt-5";
-/// The effort of an agent that names none.
+/// Default effort of an agent.
 const EFFORT: &str = "low";
 /// The source handle that marks delegation instead of flow.
 const SUBAGENT: &str = "subagent";
 
-/// A graph as it stands in the file.
+/// A graph as written in the file.
 pub(super) struct CanvasGraph {
     pub(super) nodes: Vec<FileNode>,
     pub(super) connections: Vec<FlowConnection>,
@@ -42,7 +42,7 @@ pub(super) struct FlowConnection {
 }
 
 impl FlowConnection {
-    /// True for delegation, false for flow.
+    /// Returns whether this is a delegation and not a flow connection.
     pub(super) fn is_subagent(&self) -> bool {
         self.source_handle == SUBAGENT
     }
@@ -54,26 +54,26 @@ impl FlowConnection {
 pub(super) enum Work {
     /// Emits the initial input.
     Start {
-        /// Value from the file; empty text if the file gives none.
+        /// Value from the file; the empty string by default.
         initial: Value,
     },
-    /// Asks an agent.
+    /// Calls an agent.
     Agent(Agent),
-    /// Chooses a branch by the text of what came before.
+    /// Selects a branch by the text of the previous output.
     If {
-        /// The first that matches wins.
+        /// Conditions; the first match wins.
         conditions: Vec<BranchCondition>,
     },
-    /// Waits for a person.
+    /// Waits for a person's answer.
     Approval {
-        /// Text that the person reads.
+        /// Text for the person.
         prompt: String,
     },
-    /// A type this version does not know: a warning, and null.
+    /// Unknown type: reported as a warning, returns null.
     Unknown,
-    /// Stands for a graph that cannot start.
+    /// Placeholder of a graph that cannot start.
     Broken {
-        /// Why.
+        /// The reason.
         message: String,
     },
 }
@@ -82,19 +82,19 @@ pub(super) enum Work {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Agent {
     pub(super) name: String,
-    /// False if the name is the default.
+    /// False for the default name.
     pub(super) named: bool,
     pub(super) system_prompt: String,
     pub(super) user_prompt: String,
     pub(super) model: String,
     pub(super) effort: String,
-    /// As in the file; null when it says nothing.
+    /// As in the file; null by default.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(super) tools: Value,
 }
 
 impl Agent {
-    /// Whether it may delegate.
+    /// Returns whether it may delegate.
     pub(super) fn delegates(&self) -> bool {
         self.tools.get("subagents").is_some_and(crate::js::truthy)
     }
@@ -108,13 +108,13 @@ pub(super) struct BranchCondition {
 }
 
 impl BranchCondition {
-    /// The operator as it is written in logs; what is not known means `equal`.
+    /// Returns the operator as written in logs; an unknown operator is treated as `equal`.
     pub(super) fn operator(&self) -> &'static str {
         if self.contains { "contains" } else { "equal" }
     }
 }
 
-/// The graph: the document itself, or what it wraps the way it is posted to a server.
+/// Returns the graph: the document itself, or the graph inside a server request.
 pub(super) fn graph_of(root: &Node) -> &Node {
     match root.get("graph") {
         Some(graph) if root.get("nodes").is_none() => graph,
@@ -122,7 +122,7 @@ pub(super) fn graph_of(root: &Node) -> &Node {
     }
 }
 
-/// How much a document looks like one of these graphs, 0 to 100.
+/// Returns the resemblance of a document to these graphs, 0 to 100.
 pub(super) fn resemblance(graph: &Node) -> u8 {
     let Some(nodes) = graph.get("nodes").and_then(Node::as_array) else { return 0 };
     let connections = match graph.get("connections") {
@@ -140,7 +140,7 @@ pub(super) fn resemblance(graph: &Node) -> u8 {
     if nodes.iter().any(known) { 90 } else { 20 }
 }
 
-/// Reads a graph; what has no usable shape is left out and reported.
+/// Reads a graph; reports and omits entries without a usable shape.
 pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> CanvasGraph {
     let mut report = |span: Span, message: String| {
         found.push(
@@ -205,7 +205,7 @@ fn file_node(node: &Node) -> Result<FileNode, String> {
     if !(data.is_null() || data.is_object()) {
         return Err(format!("('{id}') has data that is not an object"));
     }
-    // `input` is what approvals were called first.
+    // `input` is the old name of approvals.
     let kind = if kind == "input" { "approval" } else { kind };
     let work = match kind {
         "start" => Work::Start { initial: initial_input(&data) },
@@ -237,7 +237,7 @@ fn agent(data: &Value) -> Agent {
     }
 }
 
-/// A text member; empty and missing ones are the default.
+/// Returns a string field, or the default if it is empty or missing.
 fn given(data: &Value, key: &str, default: &str) -> String {
     match data.get(key) {
         None | Some(Value::Null) => default.to_owned(),
@@ -255,7 +255,7 @@ fn conditions(data: &Value) -> Vec<BranchCondition> {
     match (data.get("conditions"), data.get("condition")) {
         (Some(Value::Array(conditions)), _) => conditions.iter().map(one).collect(),
         (_, Some(legacy @ Value::Object(_))) => vec![one(legacy)],
-        // Before there were operators, a condition was a text to be found.
+        // Before operators existed, a condition was a string to search for.
         (_, Some(Value::String(legacy))) => vec![BranchCondition { contains: true, value: legacy.clone() }],
         _ => Vec::new(),
     }

@@ -1,8 +1,9 @@
-//! The dialect's own result object: status, state, where it stands.
+//! The dialect's result object: status, state and current node.
 //!
-//! `previous_output` and the current node follow the main path only: it ends where a node has several successors, and
-//! a new one begins with every answer and with every entry of the deferred queue. Such beginnings carry a segment
-//! number, so the last step of the main path is the one with the highest segment, then the highest activation.
+//! `previous_output` and the current node follow only the main path: it ends where a node has
+//! several successors, and a new one starts with every answer and with every entry of the deferred
+//! queue. Each start has a segment number, so the last step of the main path is the one with the
+//! highest segment, then the highest activation.
 
 use serde_json::{Map, Value, json};
 use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, TerminalStatus};
@@ -10,12 +11,13 @@ use sinew_plan::NodeOperation;
 
 use super::adapter::{APPROVAL, SEGMENT};
 
-/// Activations that have ended: counts up with every decision, which is what makes it a segment number.
+/// Returns the number of ended activations, which increases with every decision, so it is used as
+/// the segment number.
 pub(super) fn ended(ctx: &AdapterContext<'_>) -> usize {
     ctx.state.acts.iter().filter(|act| act.end.is_some()).count()
 }
 
-/// The result object.
+/// Returns the result object.
 pub(super) fn result(ctx: &AdapterContext<'_>) -> Value {
     let failed = ctx.state.failed.is_some()
         || ctx.outcome().is_some_and(|outcome| outcome.status == TerminalStatus::Failure);
@@ -45,7 +47,7 @@ pub(super) fn result(ctx: &AdapterContext<'_>) -> Value {
     })
 }
 
-/// The approval that waits; a failure gives it up, but it is still what the run stands at.
+/// Returns the pending approval. A failure cancels it, but it remains the current node.
 fn waiting(ctx: &AdapterContext<'_>, failed: bool) -> Option<ActivationId> {
     let given_up = || {
         let unanswered = |act: &ActivationId| {
@@ -57,7 +59,7 @@ fn waiting(ctx: &AdapterContext<'_>, failed: bool) -> Option<ActivationId> {
     ctx.state.waiting().next().or_else(|| failed.then(given_up).flatten())
 }
 
-/// The state: `previous_output`, then what every node left.
+/// Returns the state: `previous_output`, then the output of each node.
 pub(super) fn state(ctx: &AdapterContext<'_>) -> Value {
     let mut state = Map::new();
     let writes =
@@ -69,7 +71,7 @@ pub(super) fn state(ctx: &AdapterContext<'_>) -> Value {
     Value::Object(state)
 }
 
-/// The last text a node left, approvals aside.
+/// Returns the last string output of a node, except approvals.
 pub(super) fn last_text(ctx: &AdapterContext<'_>) -> Option<String> {
     outputs(ctx).into_iter().rev().find_map(|(_, value)| value.as_str().map(str::to_owned))
 }
@@ -96,10 +98,10 @@ fn outputs(ctx: &AdapterContext<'_>) -> Map<String, Value> {
     left
 }
 
-/// The last activation of the main path that ended well and is of this sort.
+/// Returns the last successful activation of the main path that satisfies `sort`.
 fn last_main(ctx: &AdapterContext<'_>, sort: impl Fn(ActivationId) -> bool) -> Option<ActivationId> {
     let acts = &ctx.state.acts;
-    // (on the main path, segment of its successors)
+    // (whether it is on the main path, segment of its successors)
     let mut paths: Vec<(bool, u64)> = Vec::with_capacity(acts.len());
     let mut last = None;
     for (act, one) in acts.iter().enumerate() {

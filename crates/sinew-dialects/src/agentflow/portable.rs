@@ -1,7 +1,7 @@
 //! Translates nodes to a `sam` workflow.
 //!
-//! The text that agents work on is put together by operators of `sam`, so that an answer `{"text": …}` counts as its text
-//! there, too. Conditions look at that text in lower case, as they do here.
+//! The text for agents is built with `sam` operators, so that an answer `{"text": …}` counts as its
+//! text there, too. Conditions compare that text in lower case, as in this dialect.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ fn agent_node(
         }
         parts.extend(literal(text));
     }
-    // A text among the parts makes the whole a text, whatever came before.
+    // A string among the parts makes the result a string, whatever the previous output is.
     parts.push(json!(""));
     Ok(Portability::Agent {
         agent: graph.plan().node(node).agent.clone().unwrap_or_else(|| agent.name.clone()),
@@ -68,7 +68,7 @@ fn agent_node(
     })
 }
 
-/// A text in pieces of which `sam` takes none for a template.
+/// Splits a string into pieces that `sam` does not read as templates.
 fn literal(text: &str) -> Vec<Value> {
     if text.is_empty() {
         return Vec::new();
@@ -97,7 +97,7 @@ fn choice(
     let default = ports.get("false").copied();
     for (n, condition) in conditions.iter().enumerate() {
         let expected = condition.value.trim().to_lowercase();
-        // An empty expectation matches no text.
+        // An empty expected value matches nothing.
         if expected.is_empty() {
             continue;
         }
@@ -108,7 +108,8 @@ fn choice(
             format!("{seen} == {expected}")
         };
         let Some(edge) = ports.get(format!("condition-{n}").as_str()) else {
-            // The branch ends here. A case needs a target, so those after it hold only if this one does not.
+            // The branch ends here. A case needs a target, so later cases would have to exclude
+            // this one.
             if n + 1 < conditions.len() || default.is_some() {
                 return Err(format!("its branch 'condition-{n}' leads nowhere, and others follow"));
             }
@@ -119,7 +120,7 @@ fn choice(
     Ok(Portability::Choice { cases, default })
 }
 
-/// A text as a literal of conditions.
+/// Formats a string as a literal in conditions.
 fn python_text(text: &str) -> Result<String, String> {
     if text.contains("{{") {
         return Err(format!("sam would read a template in '{text}'"));
@@ -130,16 +131,16 @@ fn python_text(text: &str) -> Result<String, String> {
     Ok(json!(text).to_string())
 }
 
-/// Where the value before a node comes from.
+/// The source of the value before a node.
 enum PreviousValue<'g> {
-    /// The input of the execution, or else this.
+    /// The input of the execution, or this default.
     Start(Value),
     /// The output of a node.
     Node(&'g str),
 }
 
 impl PreviousValue<'_> {
-    /// As a value of `sam`.
+    /// Returns the value in `sam`.
     fn value(&self) -> Value {
         match self {
             Self::Start(initial) => json!({ "coalesce": ["{{workflow.input.text}}", initial] }),
@@ -149,7 +150,7 @@ impl PreviousValue<'_> {
         }
     }
 
-    /// As a text in lower case, in a condition of `sam`.
+    /// Returns the lower-case string in a `sam` condition.
     fn lower_case(&self) -> Result<String, String> {
         Ok(match self {
             Self::Start(initial) => {
@@ -166,12 +167,13 @@ impl PreviousValue<'_> {
     }
 }
 
-/// Returns the one node that works before this one. Conditions in between pass on their input.
+/// Returns the only node whose output this node receives. Conditions in between pass on their
+/// input.
 fn previous<'g>(graph: &PlanGraph<'g>, node: NodeIndex) -> Result<PreviousValue<'g>, String> {
     let plan = graph.plan();
     let several = || "what it works on depends on which of several branches ran".to_owned();
     let mut at = node;
-    // No way up a graph is longer than its nodes; more steps mean a cycle.
+    // No path in an acyclic graph is longer than its node count; more steps mean a cycle.
     for _ in 0..=plan.nodes.len() {
         let mut before = graph.edges_into(at).map(|(_, edge)| edge.from);
         let first = before.next().ok_or_else(several)?;

@@ -1,4 +1,4 @@
-//! The dialect's log: one entry per thing a person would want to read about a run.
+//! The dialect's log: one entry per event that matters to people.
 
 use serde_json::{Value, json};
 use sinew_engine::{ActivationId, AdapterContext, Fact, NativeEvent, TaskRequest};
@@ -12,12 +12,12 @@ pub(super) const WAITING: &str = "Waiting for user approval";
 /// Source of log entries that belong to no node.
 const SYSTEM: &str = "system";
 
-/// Puts an entry into the log that cannot be told from the engine's own facts.
+/// Adds a log entry that cannot be derived from the engine's own facts.
 pub(super) fn note(ctx: &AdapterContext<'_>, act: ActivationId, kind: &str, content: &str) {
     ctx.note(json!({ "log": { "nodeId": ctx.node_of(act).id, "type": kind, "content": content } }));
 }
 
-/// The log entries of a fact.
+/// Returns the log entries of a fact.
 pub(super) fn project(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
     let of =
         |act: ActivationId, kind: &str, content: String| vec![entry(&ctx.node_of(act).id, kind, &content)];
@@ -31,7 +31,7 @@ pub(super) fn project(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent>
         Fact::Progressed { act, value, .. } => subagent_event(ctx, *act, value).into_iter().collect(),
         Fact::Replied { act, result, retried: false, .. } => match result {
             _ if last_tag(ctx, *act) == delegation::SUBAGENT => Vec::new(),
-            // An answer that delegates is told by the calls.
+            // The calls already log an answer that delegates.
             Ok(reply) if is_delegating(ctx, *act, &reply.output) => Vec::new(),
             Ok(reply) => {
                 let told = reply.events.iter().filter_map(|event| subagent_event(ctx, *act, event));
@@ -42,7 +42,7 @@ pub(super) fn project(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent>
         Fact::Failed { act, fault, .. } if ctx.node_of(*act).kind == SYSTEM => {
             vec![entry(SYSTEM, "error", &fault.message)]
         }
-        // An agent that was never asked failed because of the graph around it.
+        // An agent that was never called failed because of the graph around it.
         Fact::Failed { act, fault, .. } if ctx.act(*act).ask.is_none() => {
             of(*act, "error", fault.message.clone())
         }
@@ -63,7 +63,7 @@ pub(super) fn project(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent>
     }
 }
 
-/// Tag of the last reply.
+/// Returns the tag of the last reply.
 fn last_tag<'a>(ctx: &AdapterContext<'a>, act: ActivationId) -> &'a str {
     ctx.act(act).replies.last().map(|reply| reply.tag.as_str()).unwrap_or_default()
 }
@@ -74,7 +74,7 @@ fn is_delegating(ctx: &AdapterContext<'_>, act: ActivationId, output: &Value) ->
 
 fn began(ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<NativeEvent> {
     let node = ctx.node_of(act);
-    // An approval from the queue was announced when it joined the queue.
+    // An approval from the queue was logged when it was queued.
     if node.kind == SYSTEM || ctx.act(act).deferred == Some(true) {
         return Vec::new();
     }
@@ -93,7 +93,7 @@ fn noted(note: &Value) -> Option<NativeEvent> {
     Some(entry(text("nodeId")?, text("type")?, text("content")?))
 }
 
-/// Returns the log entry of an agent's report about the agents below it, as JSON.
+/// Returns the log entry of an agent's report about its sub-agents, as JSON.
 fn subagent_event(ctx: &AdapterContext<'_>, act: ActivationId, event: &Value) -> Option<NativeEvent> {
     let kind = event.get("type").and_then(Value::as_str)?;
     if !matches!(kind, "subagent_call_start" | "subagent_call_end" | "subagent_call_error") {

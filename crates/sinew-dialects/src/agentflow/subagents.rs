@@ -1,6 +1,6 @@
-//! Delegation: which agents an agent may call, and everything that can be wrong with these links.
+//! Delegation: the links from agents to their sub-agents, and the checks of these links.
 //!
-//! The links are checked as a whole, because one wrong link fails whichever agent runs first.
+//! The links are checked as a whole, because one invalid link fails whichever agent runs first.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use sinew_source::Span;
 
 use super::model::{Agent, CanvasGraph, FileNode, FlowConnection, Work};
 
-/// Delegation may not be deeper than this: every level is a whole run of an agent inside another.
+/// Maximum depth of delegation: every level is a whole agent run inside another.
 const DEEPEST: usize = 32;
 
-/// One thing that is wrong with the links.
+/// An error in the links.
 pub(super) struct LinkProblem {
     /// Short name of the rule.
     pub(super) code: &'static str,
-    /// As the run's log words it.
+    /// Message as in the execution's log.
     pub(super) message: String,
     pub(super) span: Span,
 }
 
-/// All problems, in file order; cycles last.
+/// Returns all errors, in file order; cycles last.
 pub(super) fn problems(graph: &CanvasGraph) -> Vec<LinkProblem> {
     let mut found = Vec::new();
     let nodes: BTreeMap<&str, &Work> =
@@ -75,7 +75,8 @@ pub(super) fn problems(graph: &CanvasGraph) -> Vec<LinkProblem> {
     found
 }
 
-/// Every node has one parent at most, so following parents finds each cycle, and chains that are too deep.
+/// Finds each cycle and each chain that is too deep by following parents: every node has at most
+/// one.
 fn cycles(graph: &CanvasGraph, parents: &BTreeMap<&str, &str>) -> Vec<LinkProblem> {
     let mut found = Vec::new();
     let mut depths: BTreeMap<&str, usize> = BTreeMap::new();
@@ -85,7 +86,7 @@ fn cycles(graph: &CanvasGraph, parents: &BTreeMap<&str, &str>) -> Vec<LinkProble
     }
     let place = |id: &str| links.get(id).copied().unwrap_or_default();
     for node in &graph.nodes {
-        // From the node up to its root, or to a node whose depth is known.
+        // The path from the node up to its root, or to a node with a known depth.
         let mut path: Vec<&str> = Vec::new();
         let mut next = Some(node.id.as_str());
         while let Some(id) = next.filter(|id| !depths.contains_key(id) && path.len() <= DEEPEST) {
@@ -110,8 +111,8 @@ fn cycles(graph: &CanvasGraph, parents: &BTreeMap<&str, &str>) -> Vec<LinkProble
     found
 }
 
-/// Words a cycle that was walked from child to parent the way people read it. The first node stands at the end twice,
-/// as the logs of this dialect have always had it.
+/// Formats a cycle, walked from child to parent, in reading order. The first node is repeated twice
+/// at the end, as always in the logs of this dialect.
 fn cycle(path: &[&str], first: &str) -> String {
     let mut cycle: Vec<&str> = path.iter().rev().copied().collect();
     let first = cycle.iter().position(|id| *id == first).unwrap_or(0);
@@ -120,7 +121,7 @@ fn cycle(path: &[&str], first: &str) -> String {
     format!("Subagent cycle detected: {text} -> {head} -> {head}")
 }
 
-/// The agents below each agent.
+/// The sub-agents of each agent.
 pub(super) struct DelegationTree<'g> {
     agents: BTreeMap<&'g str, &'g Agent>,
     below: BTreeMap<&'g str, Vec<&'g str>>,
@@ -139,7 +140,7 @@ impl<'g> DelegationTree<'g> {
         Self { agents: graph.nodes.iter().filter_map(agent).collect(), below }
     }
 
-    /// Returns an agent's settings and, as tools, the agents below it. Requires checked links.
+    /// Returns an agent's settings with its sub-agents as tools. Requires checked links.
     pub(super) fn tree(&self, id: &str, agent: &Agent) -> Value {
         let below = self.below.get(id).into_iter().flatten().filter_map(|child| {
             let settings = self.agents.get(child)?;

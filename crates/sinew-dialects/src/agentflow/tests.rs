@@ -1,4 +1,4 @@
-//! Every run case of the dialect, and what the cases do not say.
+//! All cases of the dialect, and rules that the cases do not cover.
 
 use serde_json::{Value, json};
 use sinew_engine::{TaskReply, TaskRequest};
@@ -8,7 +8,8 @@ use super::AgentFlow;
 use crate::Dialect;
 use crate::testing::{Bench, Stubbed, judge, lower, without};
 
-/// Agents of a case: a text, or `{out | error, delay, events}`; by default they repeat what they are told.
+/// Agents of a case: a string, or `{out | error, delay, events}`; by default they repeat their
+/// input.
 fn stub(stubs: &Value) -> impl FnMut(&str, &TaskRequest) -> Stubbed + '_ {
     move |node, ask| {
         let stub = &stubs[node];
@@ -41,7 +42,7 @@ fn run(case: &Value) -> (Vec<Value>, Bench) {
     (natives, bench)
 }
 
-/// The engine's internals of the original are nobody's business.
+/// Removes the internal data of the original engine.
 fn public(result: &Value) -> Value {
     let mut result = without(result, |key| key == "after");
     result["state"] = without(&result["state"], |key| key.starts_with("__") || key == "pre_approval_output");
@@ -76,7 +77,7 @@ fn recorded_runs() {
     });
 }
 
-/// A graph in short form: nodes `id:type`, connections `a>b` or `a.handle>b`.
+/// Returns a graph in short form: nodes `id:type`, connections `a>b` or `a.handle>b`.
 fn graph(nodes: &str, connections: &str) -> Value {
     let nodes: Vec<Value> = nodes
         .split_whitespace()
@@ -240,7 +241,8 @@ fn only_graphs_of_this_kind_are_recognised() {
     assert_eq!(sure(json!([])), 0);
 }
 
-/// The engine delegates: it asks the agents below, and the agent again with their answers, also after a restart.
+/// The engine delegates: it calls the sub-agents, and the agent again with their answers, also
+/// after a restart.
 #[test]
 fn agents_below_are_asked_and_their_answers_come_back() {
     let mut file = graph("s:start w:agent+ k:agent+ m:agent", "s>w w.subagent>k k.subagent>m");
@@ -324,7 +326,7 @@ fn delegation_without_end_fails_and_an_agent_without_others_only_answers() {
     assert_eq!((asked, &native["status"]), (1, &json!("completed")));
 }
 
-/// Callers with one text, tools among them, send `{"text": …}`.
+/// Callers with a single string, such as tools, send `{"text": …}`.
 #[test]
 fn a_text_is_the_start() {
     for (input, prompt) in [
@@ -339,7 +341,7 @@ fn a_text_is_the_start() {
     }
 }
 
-/// Text and conditions both come from others, and a decision holds up a whole shard.
+/// Text and conditions are both untrusted, and a decision blocks a whole shard.
 #[test]
 fn conditions_of_one_node_search_a_limited_amount_of_text() {
     let failure = |count: usize, mebibytes: usize| {

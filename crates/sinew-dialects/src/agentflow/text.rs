@@ -1,4 +1,4 @@
-//! The dialect's value rules: how values become text, prompts, matches and decisions.
+//! The dialect's value rules: conversion of values to text, prompts, matches and decisions.
 
 use memchr::memmem;
 use serde_json::Value;
@@ -8,12 +8,13 @@ use super::model::BranchCondition;
 use crate::fill::{FillBudget, FillError};
 use crate::js::json_text;
 
-/// Bytes of text that the conditions of one node may search together.
+/// Maximum bytes of text that the conditions of one node may search together.
 const MAX_SEARCHED_BYTES: usize = 8 << 20;
-/// The place of the previous output in a prompt.
+/// Placeholder of the previous output in a prompt.
 pub(super) const PREVIOUS: &str = "{{PREVIOUS_OUTPUT}}";
 
-/// A value as text: texts as they are, null as nothing, everything else as compact JSON.
+/// Formats a value as text: strings unchanged, null as the empty string, everything else as compact
+/// JSON.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -22,8 +23,8 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
-/// Returns the instruction of an agent: its prompt with the previous output filled in, or the previous output itself. Fails
-/// if the filled prompt is too large.
+/// Returns the instruction of an agent: its prompt with the previous output filled in, or the
+/// previous output itself. Fails if the filled prompt is too large.
 pub(super) fn prompt(template: &str, previous: &str) -> Result<String, FillError> {
     if template.trim().is_empty() {
         return Ok(previous.to_owned());
@@ -32,15 +33,15 @@ pub(super) fn prompt(template: &str, previous: &str) -> Result<String, FillError
     Ok(template.replace(PREVIOUS, previous))
 }
 
-/// True for what an approval leaves behind instead of an output.
+/// Returns whether the value is the decision of an approval instead of an output.
 pub(super) fn is_decision(value: &Value) -> bool {
     value.is_object() && (value.get("decision").is_some() || value.get("note").is_some())
 }
 
-/// Text that the conditions of one node look at, in lower case.
+/// Lower-case text that the conditions of one node compare.
 pub(super) struct ComparedText {
     lower: String,
-    /// Bytes that may still be searched.
+    /// Remaining bytes to search.
     left: usize,
 }
 
@@ -49,7 +50,8 @@ impl ComparedText {
         Self { lower: text.to_lowercase(), left: MAX_SEARCHED_BYTES }
     }
 
-    /// Whether a condition holds; nothing is expected to match nothing. Fails once all searches together are too long.
+    /// Returns whether a condition holds; an empty expected value matches nothing. Fails if all
+    /// searches together are too long.
     pub(super) fn matches(&mut self, condition: &BranchCondition) -> Result<bool, Fault> {
         let expected = condition.value.trim().to_lowercase();
         if expected.is_empty() || expected.len() > self.lower.len() {
@@ -74,7 +76,8 @@ pub(super) struct ApprovalDecision {
 }
 
 impl ApprovalDecision {
-    /// Texts that contain `reject` and objects that decide `reject` reject; everything else approves.
+    /// Reads an answer: strings that contain `reject` and objects that decide `reject` reject;
+    /// everything else approves.
     pub(super) fn of(answer: &Value) -> Self {
         let rejected = match answer {
             Value::String(text) => text.to_lowercase().contains("reject"),
@@ -87,7 +90,7 @@ impl ApprovalDecision {
         Self { approved: !rejected, note: note.to_owned() }
     }
 
-    /// The branch that is taken.
+    /// Returns the selected branch.
     pub(super) fn word(&self) -> &'static str {
         if self.approved { "approve" } else { "reject" }
     }

@@ -1,4 +1,4 @@
-//! Words of a file that nothing reads and that resemble a word which something reads.
+//! Unknown keys and operators of a file that resemble known ones.
 
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Member, Node, Span, hint_for};
@@ -8,7 +8,7 @@ use crate::near_members::{KnownMembers, near_members};
 
 /// Operators of conditions.
 const OPERATORS: [&str; 2] = ["equal", "contains"];
-/// Members of the data of each type of node.
+/// Fields of the data of each type of node.
 const DATA_MEMBERS: [(&str, &KnownMembers); 5] = [
     ("start", &[&["initialInput"]]),
     (
@@ -23,7 +23,7 @@ const TOOL_MEMBERS: &KnownMembers = &[&["web_search"], &["subagents"]];
 const CONDITION_MEMBERS: &KnownMembers = &[&["operator"], &["value"]];
 const CONNECTION_MEMBERS: &KnownMembers = &[&["source"], &["target"], &["sourceHandle"], &["targetHandle"]];
 
-/// Reports unknown operators, and members and placeholders that look mistyped.
+/// Reports unknown operators, and fields and placeholders that look misspelled.
 pub(super) fn check(graph: &Node, found: &mut Vec<Diagnostic>) {
     for node in list(graph.get("nodes")) {
         let text = |key: &str| node.get(key).and_then(Node::as_str).unwrap_or_default();
@@ -115,7 +115,7 @@ mod tests {
     use super::super::AgentFlow;
     use crate::testing::{document, lower, slips};
 
-    /// Sub codes and hints of the warnings about a node of this type with this data.
+    /// Returns sub codes and hints of the warnings about a node of this type with this data.
     fn warnings(kind: &str, data: &Value) -> Vec<String> {
         let file = json!({
             "nodes": [{ "id": "s", "type": "start" }, { "id": "n", "type": kind, "data": data }],

@@ -1,4 +1,4 @@
-//! Answers to the engine: the work of a node, its output, and the values on its connections.
+//! Engine callbacks: the work of a node, its output, and the values on its connections.
 
 use sinew_protocol::code;
 use std::cell::RefCell;
@@ -20,16 +20,17 @@ use super::schema::{self, ContractViolation, SchemaChecks};
 use super::{NAME, delivery, human, project, seen, spec};
 use crate::fill::FillBudget;
 
-/// A node said `success: false`.
+/// A node reported `success: false`.
 pub(super) const NODE_REPORTED_FAILURE: &str = code::NODE_REPORTED_FAILURE.as_str();
-/// Holds what a node gave before shaping, for conversion functions. Control keys never travel.
+/// Port with the output of a node before shaping, for conversion functions. Control keys are never
+/// passed on.
 pub(super) const RAW: &str = "_raw";
-/// The other port that a DELAY leaves at.
+/// The second port of a DELAY.
 const DELAY_PORT: &str = "main";
-/// Seconds a person has, unless the file says otherwise, and the bounds of what it may say.
+/// Default, minimum and maximum of the person's timeout, in seconds.
 const HUMAN_SECONDS: (f64, f64, f64) = (3_600.0, 60.0, 86_400.0);
 
-/// The dialect as the engine sees it.
+/// The adapter of the dialect.
 pub(super) struct AgentTeamAdapter;
 
 impl Adapter for AgentTeamAdapter {
@@ -37,7 +38,7 @@ impl Adapter for AgentTeamAdapter {
         NAME
     }
 
-    /// Returns the data that starts the workflow: bare, or the member `trigger_data`.
+    /// Returns the data that starts the workflow: bare, or the field `trigger_data`.
     fn admit(&self, _plan: &sinew_plan::Plan, input: Value) -> Result<Value, Fault> {
         Ok(match input {
             Value::Null => json!({}),
@@ -81,7 +82,7 @@ impl Adapter for AgentTeamAdapter {
         delivery::select(ctx, act).unwrap_or_else(RouteDecision::Fail)
     }
 
-    /// Returns the outputs of the last nodes by node, or the only one.
+    /// Returns the outputs of the last nodes by node, or the only output.
     fn result(&self, ctx: &AdapterContext<'_>) -> Result<Value, Fault> {
         let mut left: Vec<(String, Value)> = Vec::new();
         for one in &ctx.state.acts {
@@ -120,7 +121,7 @@ impl Adapter for AgentTeamAdapter {
     }
 }
 
-/// Reads the data that the dialect keeps of a node.
+/// Reads the dialect's data of a node.
 pub(super) fn extra(node: &PlanNode) -> Result<TeamNodeData, Fault> {
     TeamNodeData::deserialize(&node.extra).map_err(|error| {
         Fault::invalid(
@@ -130,14 +131,15 @@ pub(super) fn extra(node: &PlanNode) -> Result<TeamNodeData, Fault> {
     })
 }
 
-/// The part of a node's type that says what it does: `AI_AGENT` of `AI_AGENT.OPENAI_CHATGPT`.
+/// Returns the part of a node's type that determines its work: `AI_AGENT` of
+/// `AI_AGENT.OPENAI_CHATGPT`.
 fn kind_of<'a>(ctx: &AdapterContext<'a>, act: ActivationId) -> &'a str {
     let kind = ctx.node_of(act).kind.as_str();
     kind.split_once('.').map_or(kind, |(kind, _)| kind)
 }
 
-/// Whether something arrived. A start of a workflow without listed triggers gets the trigger's data only if it is a
-/// trigger, or if the caller starts from it.
+/// Returns the inputs that arrived. A start of a workflow without listed triggers receives the
+/// trigger's data only if it is a trigger, or if the caller starts from it.
 fn arrived<'a>(
     ctx: &AdapterContext<'a>,
     act: ActivationId,
@@ -148,7 +150,7 @@ fn arrived<'a>(
     ctx.act(act).inputs.iter().filter(move |arrived| !withheld || arrived.edge.is_some())
 }
 
-/// Returns the inputs by name: `result`, if anything arrived.
+/// Returns the inputs by name: `result`, if any input arrived.
 pub(super) fn inputs_of(ctx: &AdapterContext<'_>, act: ActivationId) -> Value {
     if arrived(ctx, act).next().is_none() && PlanRules::of(ctx.plan()).by_text {
         return json!({});
@@ -156,7 +158,7 @@ pub(super) fn inputs_of(ctx: &AdapterContext<'_>, act: ActivationId) -> Value {
     json!({ "result": input_of(ctx, act) })
 }
 
-/// Returns what has arrived: one value, or the list of all.
+/// Returns the inputs that have arrived: one value, or a list of several.
 pub(super) fn input_of(ctx: &AdapterContext<'_>, act: ActivationId) -> Value {
     let mut gathered: Option<Value> = None;
     for arrived in arrived(ctx, act) {
@@ -173,7 +175,7 @@ pub(super) fn input_of(ctx: &AdapterContext<'_>, act: ActivationId) -> Value {
     gathered.unwrap_or_default()
 }
 
-/// Returns the values that the node's texts may refer to.
+/// Returns the values that expressions of the node may refer to.
 fn scope(ctx: &AdapterContext<'_>, act: ActivationId, extra: &TeamNodeData) -> ExpressionScope {
     let input = input_of(ctx, act);
     let (mut nodes_id, mut nodes_name) = (Map::new(), Map::new());
@@ -228,12 +230,12 @@ fn bind(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Fau
     }
 }
 
-/// Whether an agent does the work of the node.
+/// Returns whether an agent does the work of the node.
 pub(super) fn works(extra: &TeamNodeData) -> bool {
     !matches!(extra.kind.as_str(), "TRIGGER" | "FLOW" | "HUMAN_IN_THE_LOOP")
 }
 
-/// Records what breaks the node's contract; fails the node if the file says so.
+/// Records violations of the node's contract; fails the node if the file requires it.
 fn check_contract(
     ctx: &AdapterContext<'_>,
     act: ActivationId,
@@ -331,15 +333,17 @@ fn ask(
     })))
 }
 
-/// The output of the last reply of an agent, if there is one.
+/// Returns the output of the last reply of an agent, if any.
 pub(super) fn raw_reply<'a>(ctx: &AdapterContext<'a>, act: ActivationId) -> Option<&'a Value> {
     let last = ctx.act(act).last_reply()?;
     last.result.as_ref().ok().map(|reply| &*reply.output)
 }
 
-/// The ports in a reply: `{"outputs": {…}}`, an object with `result` or control keys, else the whole as `result`.
+/// Returns the ports of a reply: `{"outputs": {…}}`, an object with `result` or control keys, else
+/// the whole reply as `result`.
 ///
-/// Older AI runners and programs put `_tokens` and `_details` into the payload itself; there they make no port map.
+/// Older AI runners and programs add `_tokens` and `_details` to the payload itself; in their
+/// replies, these keys do not make a port map.
 pub(super) fn ports_of(kind: &str, reply: &Value) -> PortValues {
     let all = match reply {
         Value::Object(members) => match members.get("outputs") {
@@ -399,7 +403,7 @@ fn replied(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, 
     finish(ctx, act, ports)
 }
 
-/// Whether the activation waits for a person, not for an event.
+/// Returns whether the activation waits for a person, not for an event.
 pub(super) fn asks_person(ctx: &AdapterContext<'_>, act: ActivationId) -> bool {
     let asked = raw_reply(ctx, act).map(|raw| ports_of(kind_of(ctx, act), raw)).unwrap_or_default();
     ctx.node_of(act).op == sinew_plan::NodeOperation::Human
@@ -452,7 +456,7 @@ fn answered(
     finish(ctx, act, vec![(port.into(), value.clone()), ("result".into(), value)])
 }
 
-/// Shapes what a node gave, and fails it if it says that it failed.
+/// Shapes the output of a node, and fails the node if it reports a failure.
 fn finish(ctx: &AdapterContext<'_>, act: ActivationId, raw: PortValues) -> Result<NodeDecision, Fault> {
     let node = ctx.node_of(act);
     let extra = extra(node)?;
@@ -470,7 +474,8 @@ fn finish(ctx: &AdapterContext<'_>, act: ActivationId, raw: PortValues) -> Resul
         if port.starts_with('_') || (payload.is_null() && port != "result") {
             continue;
         }
-        // A `success: false` reports on the work of a node. Data that starts a workflow is not a report.
+        // `success: false` reports the failure of a node's work. Data that starts a workflow is not
+        // a report.
         let reports_failure = payload.get("success") == Some(&json!(false)) && !rules.is_start(&extra.kind);
         let stamp = message::timestamp(ctx.now);
         let (whole, value) = if port == ITERATION && payload.is_array() {
@@ -491,7 +496,7 @@ fn finish(ctx: &AdapterContext<'_>, act: ActivationId, raw: PortValues) -> Resul
             };
             (whole, value)
         };
-        // A default of the spec is not a failure: the node must have said it.
+        // A default of the spec is not a failure: the node itself must report it.
         if reports_failure && (rules.standard || value.get("success") == Some(&json!(false))) {
             let text = whole.get("error_message").and_then(Value::as_str).filter(|text| !text.is_empty());
             failure.get_or_insert_with(|| text.unwrap_or("Node execution failed").to_owned());
@@ -515,12 +520,12 @@ fn finish(ctx: &AdapterContext<'_>, act: ActivationId, raw: PortValues) -> Resul
     })
 }
 
-/// Everything that an agent reported beside its output.
+/// The report of an agent in addition to its output.
 #[derive(Default)]
 pub(super) struct ReportedWork<'a> {
-    /// Tokens and cost; none if it reported nothing.
+    /// Tokens and cost; `None` if the agent reported nothing.
     pub(super) usage: Option<&'a Value>,
-    /// Calls of tools, in order.
+    /// Tool calls, in order.
     pub(super) calls: Vec<Value>,
 }
 
@@ -533,7 +538,7 @@ impl<'a> ReportedWork<'a> {
     }
 }
 
-/// Calls of tools among the events of a reply, each with the result that followed.
+/// Returns the tool calls among the events of a reply, each with the result that followed.
 pub(super) fn function_calls(events: &[Value]) -> Vec<Value> {
     let is = |event: &Value, kind: &str| event["type"] == kind;
     let mut calls: Vec<Value> = Vec::new();
@@ -550,12 +555,13 @@ pub(super) fn function_calls(events: &[Value]) -> Vec<Value> {
     calls
 }
 
-/// Whether outputs of the node have the shape of an agent's.
+/// Returns whether outputs of the node have the shape of an agent's output.
 fn is_shaped_agent(extra: &TeamNodeData) -> bool {
     extra.kind == "AI_AGENT" && extra.shape.is_some()
 }
 
-/// The payload as conversion functions see it. An agent's has all members that runners of agents give.
+/// Returns the payload for conversion functions. An agent's payload has all fields that agent
+/// runners return.
 fn whole_payload(
     extra: &TeamNodeData,
     rules: PlanRules,
@@ -570,7 +576,7 @@ fn whole_payload(
         return message::agent_output(payload, used, id, stamp);
     }
     match payload {
-        // A trigger's data may be just a text.
+        // A trigger's data may be a single string.
         Value::String(text) if rules.is_start(&extra.kind) && extra.shape.is_some() => {
             json!({ "message": text })
         }
@@ -578,7 +584,7 @@ fn whole_payload(
     }
 }
 
-/// An agent's reply of any shape as the shape of agents, as plans of earlier versions have it.
+/// Converts an agent's reply to the output shape of agents in plans of earlier versions.
 fn adapt_agent(payload: &Value, used: &ReportedWork<'_>, id: &str, stamp: String) -> Value {
     let mut standard = StandardMessage::adapt(payload, Some(id), Some(stamp)).to_json();
     if let Some(usage) = used.usage {

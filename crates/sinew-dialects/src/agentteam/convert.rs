@@ -78,36 +78,38 @@ const OUT_OF_SCOPE: &[&str] = &[
     "tuple",
     "vars",
 ];
-/// `asyncio` for functions without anything to wait for: coroutines are calls by then, and a sleep is over at once.
+/// `asyncio` for functions that never wait: coroutines are plain calls, and a sleep returns at
+/// once.
 const ASYNCIO: &str = "\n\nclass asyncio:\n def sleep(_seconds, result=None):\n  return result\n \
 def gather(*results, return_exceptions=False):\n  return list(results)\n \
 def wait_for(result, timeout=None):\n  return result\n def create_task(result):\n  return result\n \
 def run(result):\n  return result\n";
-/// The statement that such functions begin with.
+/// The statement at the start of such functions.
 const IMPORT_ASYNCIO: &str = "import asyncio";
 
-/// Marks such a name, so that the interpreter does not know it either.
+/// Marks names that are not in scope, so that the interpreter does not resolve them.
 const MARK: &str = "__not_in_scope";
 
-/// A conversion function as the sandbox gets it.
+/// A conversion function for the sandbox.
 struct PreparedFunction {
-    /// The text with names that are not in scope marked.
+    /// The source with marked names that are not in scope.
     text: String,
     reads: ArgumentReads,
 }
 
-/// Prepared functions by source: plans hold sources, and the same few are called over and over.
+/// Prepared functions by source: plans contain sources, and the same few are called repeatedly.
 static PREPARED: LazyLock<moka::sync::Cache<String, Arc<PreparedFunction>>> =
     LazyLock::new(|| moka::sync::Cache::new(1_000));
 /// Outcome of a conversion.
 pub(super) enum ConversionResult {
     /// The function's result.
     Value(Value),
-    /// The function raised: the original value travels on.
+    /// The function raised: the original value is passed on.
     Raised(ScriptError),
 }
 
-/// Compiles a conversion function. Waits for a worker, so it is not for the engine's decisions.
+/// Compiles a conversion function. Waits for a worker, so the engine must not call it while it
+/// decides.
 #[expect(clippy::disallowed_methods, reason = "for files that are checked, not for the engine's decisions")]
 pub(super) fn compile(source: &str) -> Result<Function, ScriptError> {
     Function::compile(&prepared(source).text).map_err(unmask)
@@ -123,8 +125,8 @@ fn prepared(source: &str) -> Arc<PreparedFunction> {
     })
 }
 
-/// The call of a conversion function over the raw payload of a port, as data; `place` is the place of that payload among
-/// the values of the batch.
+/// Returns the call of a conversion function with the raw payload of a port; `place` is the index
+/// of that payload among the values of the batch.
 pub(super) fn call(
     source: &str,
     argument: ConversionArgument,
@@ -136,13 +138,13 @@ pub(super) fn call(
     FunctionCall { source: function.text.clone(), value: place, members }
 }
 
-/// Returns what a conversion function is called with.
+/// Returns the argument of a conversion function.
 pub(super) fn argument_of(source: &str, argument: ConversionArgument, payload: &Value) -> Value {
     let call = call(source, argument, payload, 0);
     call.argument(std::slice::from_ref(payload)).unwrap_or_default()
 }
 
-/// Calls a conversion function over a payload and waits for a worker.
+/// Calls a conversion function with a payload and waits for a worker.
 #[expect(clippy::disallowed_methods, reason = "for functions on trial, not for the engine's decisions")]
 pub(super) fn convert_with(
     source: &str,
@@ -159,9 +161,10 @@ pub(super) fn convert(source: &str, payload: &Value) -> Result<ConversionResult,
     convert_with(source, ConversionArgument::default(), payload)
 }
 
-/// Result of a call over the payload.
+/// Returns the result of a call with the payload.
 ///
-/// An exception is [`ConversionResult::Raised`]; what is not an exception of the function (time, memory) is an error.
+/// An exception is [`ConversionResult::Raised`]; a failure that is not an exception of the function
+/// (time, memory) is an error.
 pub(super) fn convert_outcome(outcome: CallOutcome) -> Result<ConversionResult, ScriptError> {
     match outcome {
         CallOutcome::Value(result @ Value::Object(_)) => Ok(ConversionResult::Value(result)),
@@ -171,7 +174,7 @@ pub(super) fn convert_outcome(outcome: CallOutcome) -> Result<ConversionResult, 
     }
 }
 
-/// The name of the function's parameter.
+/// Returns the name of the function's parameter.
 pub(super) fn parameter(source: &str) -> Option<&str> {
     let source = source.trim_start();
     let after = match source.strip_prefix("lambda") {
@@ -183,12 +186,13 @@ pub(super) fn parameter(source: &str) -> Option<&str> {
     (end > 0).then(|| &after[..end])
 }
 
-/// Marks every use of a name that is not in scope, and takes `async` and `await` away: there is nothing to wait for in
-/// the sandbox, so a coroutine that is awaited is a function that is called. Work that has to wait belongs to an agent.
+/// Marks every use of a name that is not in scope, and removes `async` and `await`: the sandbox has
+/// nothing to wait for, so an awaited coroutine becomes a function call. Work that waits belongs to
+/// an agent.
 fn mask(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
-    // Whether the author defines a name is asked once for each, however often it is used.
+    // Looks up once per name whether the author defines it, however often it is used.
     let mut defined = BTreeMap::new();
     while let Some(first) = rest.chars().next() {
         let length = match first {
@@ -235,18 +239,18 @@ fn mask(source: &str) -> String {
     out
 }
 
-/// Whether the text begins with a statement that imports `asyncio` and nothing else.
+/// Returns whether the source starts with a statement that imports only `asyncio`.
 fn is_asyncio_import(text: &str) -> bool {
     let after = text.strip_prefix(IMPORT_ASYNCIO).map(|rest| rest.trim_start_matches([' ', '\t']));
     after.is_some_and(|rest| rest.is_empty() || rest.starts_with(['\n', '\r', ';', '#']))
 }
 
-/// Whether the word is the prefix of a string.
+/// Returns whether the word is the prefix of a string literal.
 fn is_prefix(rest: &str, length: usize) -> bool {
     rest[length..].starts_with(['"', '\''])
 }
 
-/// Whether the author gives the name a meaning of their own.
+/// Returns whether the author redefines the name.
 fn defines(source: &str, word: &str) -> bool {
     let names = |pattern: String| regex::Regex::new(&pattern).is_ok_and(|pattern| pattern.is_match(source));
     names(format!(r"(?m)(?:^|;)\s*{word}\s*=[^=]"))
@@ -258,7 +262,7 @@ fn word_length(text: &str) -> usize {
     text.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(text.len())
 }
 
-/// Bytes of the string literal the text begins with.
+/// Returns the length of the string literal at the start of the source, in bytes.
 fn string_length(text: &str) -> usize {
     let quote = &text[..1];
     let triple = quote.repeat(3);

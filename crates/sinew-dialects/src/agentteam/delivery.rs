@@ -1,4 +1,4 @@
-//! Payloads of connections: values of ports, converted by the functions of the connections.
+//! Payloads of connections: port values, converted by the functions of the connections.
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;
@@ -24,7 +24,8 @@ fn script_fault(connection: &str, error: &ScriptError) -> Fault {
     Fault::failure(error.code(), text).with_retryable(false)
 }
 
-/// Where tokens go. Conversion functions are evaluated first, all at once; their outcomes are the last reply.
+/// Returns the targets of an activation's output. All conversion functions are evaluated first, in
+/// one batch; their outcomes are the last reply.
 pub(super) fn select(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<RouteDecision, Fault> {
     let deliveries = deliveries(ctx, act);
     let recorded = outcomes(ctx, act)?;
@@ -42,17 +43,18 @@ pub(super) fn select(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Rout
     Ok(RouteDecision::Tokens(sends))
 }
 
-/// Payloads of the out-edges of an activation, in the order in which tokens are sent.
+/// Returns the payloads of the out-edges of an activation, in the order in which tokens are sent.
 fn deliveries<'a>(ctx: &AdapterContext<'a>, act: ActivationId) -> Vec<ConnectionDelivery<'a>> {
     let one = ctx.act(act);
     let Some(output) = &one.output else { return Vec::new() };
     let mut edges: Vec<EdgeIndex> = out_edges(ctx, one.node).collect();
-    // Items come before what follows the loop.
+    // Items are sent before the output that follows the loop.
     edges.sort_by_key(|edge| ctx.plan().edge(*edge).port != ITERATION);
     edges.into_iter().filter_map(|edge| ConnectionDelivery::of(ctx, output, edge)).collect()
 }
 
-/// The recorded outcomes of the activation's conversion functions; none if they were not evaluated.
+/// Returns the recorded outcomes of the activation's conversion functions; `None` if they were not
+/// evaluated.
 fn outcomes(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Option<Vec<CallOutcome>>, Fault> {
     let Some(reply) = ctx.act(act).replies.last().filter(|reply| reply.tag == TaskRequest::EVALUATION) else {
         return Ok(None);
@@ -67,7 +69,7 @@ fn outcomes(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Option<Vec<Ca
     })
 }
 
-/// The calls of all conversion functions, in the order in which outcomes are taken.
+/// Returns the calls of all conversion functions, in the order of their outcomes.
 fn conversions(deliveries: &[ConnectionDelivery<'_>], argument: ConversionArgument) -> CallBatch {
     let mut batch = CallBatch::default();
     // Connections of one port convert the same payload.
@@ -88,7 +90,7 @@ fn conversions(deliveries: &[ConnectionDelivery<'_>], argument: ConversionArgume
 /// Payload of one connection, before conversion.
 struct ConnectionDelivery<'a> {
     edge: EdgeIndex,
-    /// The value of the port as later nodes see it.
+    /// The value of the port for later nodes.
     shaped: &'a SharedJson,
     /// The same before shaping, for conversion functions.
     raw: &'a Value,
@@ -96,7 +98,7 @@ struct ConnectionDelivery<'a> {
     own: bool,
     /// Id of the connection and its conversion function.
     conversion: Option<(String, String)>,
-    /// Items, if each travels by itself.
+    /// Items, if each is sent separately.
     items: Option<&'a [Value]>,
 }
 
@@ -120,7 +122,7 @@ impl<'a> ConnectionDelivery<'a> {
         Some(Self { edge, shaped, raw, own, conversion, items })
     }
 
-    /// The payloads that are converted.
+    /// Returns the payloads to convert.
     fn payloads(&self) -> &[Value] {
         self.items.unwrap_or(std::slice::from_ref(self.raw))
     }
@@ -173,7 +175,7 @@ impl<'a> ConnectionDelivery<'a> {
     }
 }
 
-/// A conversion function that raised: its connection carries what was there before.
+/// A conversion function that raised: its connection carries the unconverted value.
 pub(super) struct FailedConversion {
     /// Id of the connection.
     pub(super) connection: String,
@@ -182,7 +184,7 @@ pub(super) struct FailedConversion {
 }
 
 impl FailedConversion {
-    /// Returns the failure as people and programs see it.
+    /// Returns the failure as JSON for people and programs.
     pub(super) fn to_json(&self) -> Value {
         let error = self.error.as_ref();
         json!({
@@ -209,7 +211,8 @@ pub(super) fn failed_conversions(ctx: &AdapterContext<'_>, act: ActivationId) ->
             .map(|(id, error)| FailedConversion { connection: id.clone(), error: Some(error) })
             .collect();
     }
-    // Records of earlier versions hold no outcomes. There, a token that carries what was there before fell back.
+    // Records of earlier versions contain no outcomes. There, an unconverted token shows that the
+    // function raised.
     let sent = ctx.act(act).sent.iter().filter_map(|token| {
         let edge = ctx.plan().edge(token.edge);
         let extra: ConnectionData = serde_json::from_value(edge.extra.clone()).ok()?;

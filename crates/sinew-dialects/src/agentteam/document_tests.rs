@@ -1,4 +1,5 @@
-//! Rules of the document that no case can say: what agents are asked, what is told at load, what older plans keep.
+//! Rules of the specification that the cases do not cover: tasks of agents, messages at load, and
+//! behaviour of older plans.
 
 use serde_json::{Value, json};
 use sinew_engine::TaskReply;
@@ -34,7 +35,7 @@ fn values_that_break_a_contract_are_told_and_fail_on_request() {
         assert_eq!(events, violations);
         natives[0]["error"].clone()
     };
-    // The input has two members of a wrong type, the output one.
+    // The input has two fields of a wrong type, the output one.
     check(Value::Null, "SUCCESS", 3);
     check(json!("off"), "SUCCESS", 0);
     let error = check(json!("fail"), "ERROR", 2);

@@ -1,7 +1,7 @@
 //! Conditions and templates of configurations: paths, one comparison, `&&` and `||`, a few functions.
 //!
-//! The quirks of the original are kept where files may depend on them: `!` is not an operator and parentheses only count
-//! around the whole text. [`lint`] tells authors of both.
+//! Quirks of the original are kept where files may depend on them: `!` is not an operator, and
+//! parentheses only count around the whole expression. [`lint`] warns authors of both.
 
 use std::cell::RefCell;
 
@@ -11,9 +11,9 @@ use sinew_script::{python_str, python_truth, python_type};
 use crate::fill::FillBudget;
 use crate::pattern::{MatchBudget, MatchPattern};
 
-/// Longest condition and longest template, in bytes.
+/// Maximum length of a condition or template, in bytes.
 pub(super) const MAX_EXPRESSION_BYTES: usize = 16 << 10;
-/// Deepest nesting of functions.
+/// Maximum nesting of function calls.
 pub(super) const MAX_CALL_DEPTH: u32 = 32;
 /// Comparison operators; longer ones first.
 const COMPARISONS: [&str; 8] = ["===", "!==", "==", "!=", ">=", "<=", ">", "<"];
@@ -39,16 +39,16 @@ const FUNCTIONS: [&str; 18] = [
     "regex",
 ];
 const MORE_FUNCTIONS: [&str; 2] = ["coalesce", "now"];
-/// Names that a path may begin with.
+/// Names at the start of a path.
 pub(super) const PATH_ROOTS: [&str; 10] =
     ["$json", "input", "$input", "inputs", "$config", "config", "$trigger", "trigger", "$node", "$nodes"];
 
-/// Names of the functions.
+/// Returns the names of the functions.
 pub(super) fn functions() -> impl Iterator<Item = &'static str> {
     FUNCTIONS.into_iter().chain(MORE_FUNCTIONS)
 }
 
-/// Why an expression has no value; worded like the Python exception.
+/// The reason why an expression has no value, worded like the Python exception.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct ExpressionError(pub(super) String);
@@ -56,7 +56,7 @@ pub(super) struct ExpressionError(pub(super) String);
 /// Values that expressions may refer to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExpressionScope {
-    /// `$json`, `input`: what arrived.
+    /// `$json`, `input`: the arrived input.
     pub(super) input: Value,
     /// `$input`: inputs by name.
     pub(super) inputs: Value,
@@ -70,22 +70,23 @@ pub(super) struct ExpressionScope {
     pub(super) nodes_name: Map<String, Value>,
     /// `now()`, in milliseconds since 1970.
     pub(super) now: u64,
-    /// Budget of all patterns together.
+    /// Shared budget of all patterns.
     pub(super) budget: RefCell<MatchBudget>,
-    /// Budget that all templates share.
+    /// Shared budget of all templates.
     pub(super) filled: FillBudget,
 }
 
 type Result<T> = std::result::Result<T, ExpressionError>;
 
 impl ExpressionScope {
-    /// Whether a condition holds.
+    /// Returns whether a condition holds.
     pub(super) fn holds(&self, text: &str) -> Result<bool> {
         fits(text)?;
         Ok(python_truth(&self.condition(text, 0)?))
     }
 
-    /// The text with every `{{ … }}` replaced; what is missing is empty, lists are written as Python does.
+    /// Replaces every `{{ … }}` in a string; missing values are empty, lists are formatted as in
+    /// Python.
     pub(super) fn render(&self, text: &str) -> Result<String> {
         fits(text)?;
         let mut out = String::with_capacity(text.len());
@@ -105,7 +106,7 @@ impl ExpressionScope {
         Ok(out)
     }
 
-    /// A value with every text in it rendered.
+    /// Renders all strings in a value.
     pub(super) fn render_all(&self, value: &Value) -> Result<Value> {
         Ok(match value {
             Value::String(text) if text.contains("{{") => Value::String(self.render(text)?),
@@ -118,7 +119,7 @@ impl ExpressionScope {
         })
     }
 
-    /// The value of one operand: a literal, a function, a path.
+    /// Returns the value of one operand: a literal, a function or a path.
     pub(super) fn value(&self, text: &str) -> Result<Value> {
         fits(text)?;
         self.operand(text.trim(), 0)
@@ -255,7 +256,7 @@ impl ExpressionScope {
                 return Err(ExpressionError("ZeroDivisionError: division by zero".into()));
             }
             "div" => from_number(number(0)? / number(1)?),
-            // Python's sign: that of the divisor.
+            // As in Python, the result has the sign of the divisor.
             "mod" => from_number(number(0)? - number(1)? * (number(0)? / number(1)?).floor()),
             "regex" => {
                 let pattern = MatchPattern::of(&text(1)).ok().filter(|pattern| pattern.is_linear());
@@ -298,7 +299,7 @@ fn fits(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Walks the text and calls back at every byte outside of quotes and brackets.
+/// Calls `visit` for every byte outside of quotes and brackets.
 fn outside(text: &str, mut visit: impl FnMut(usize) -> Option<usize>) {
     let bytes = text.as_bytes();
     let (mut at, mut depth, mut quote) = (0, 0_i32, None);
@@ -347,7 +348,7 @@ pub(super) fn comparison_at(text: &str) -> Option<(usize, &'static str)> {
     first
 }
 
-/// The text without parentheses that are around the whole of it.
+/// Removes parentheses around the whole expression.
 pub(super) fn inside_parentheses(text: &str) -> &str {
     let Some(inner) = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else { return text };
     let (mut depth, mut quote) = (0_i32, None);
@@ -396,7 +397,7 @@ pub(super) fn call(text: &str) -> Option<(String, &str)> {
     known.then_some((name, arguments))
 }
 
-/// The steps of a path: names, `["name"]` and `[0]`; none if it is not a path.
+/// Returns the steps of a path: names, `["name"]` and `[0]`; `None` if it is not a path.
 pub(super) fn steps(text: &str) -> Option<Vec<String>> {
     let mut steps = Vec::new();
     let mut rest = text;
@@ -430,7 +431,7 @@ fn member<'v>(value: &'v Value, step: &str) -> Option<&'v Value> {
     }
 }
 
-/// Python's `==`: booleans are numbers.
+/// Compares as Python's `==`: booleans are numbers.
 fn equal(left: &Value, right: &Value) -> bool {
     match (plain_number(left), plain_number(right)) {
         (Some(left), Some(right)) => left.partial_cmp(&right).is_some_and(std::cmp::Ordering::is_eq),
@@ -459,7 +460,7 @@ fn to_number(value: &Value) -> Option<f64> {
     }
 }
 
-/// A whole number stays one.
+/// Converts a number to JSON and keeps integers as integers.
 fn from_number(number: f64) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.fract() == 0.0 && number.abs() < EXACT {

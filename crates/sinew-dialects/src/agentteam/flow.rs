@@ -4,17 +4,17 @@ use serde_json::{Map, Value, json};
 
 use super::expr::{ExpressionError, ExpressionScope};
 
-/// The port whose list fans out.
+/// The port whose list is fanned out.
 pub(super) const ITERATION: &str = "iteration";
-/// Iterations of one loop, when the file says nothing.
+/// Default number of iterations of one loop.
 const DEFAULT_ITERATIONS: i64 = 100;
-/// Iterations no file gets over.
+/// Maximum number of iterations in a file.
 const MAX_FILE_ITERATIONS: i64 = 10_000;
 
 /// Values by port, before shaping.
 pub(super) type PortValues = Vec<(String, Value)>;
 
-/// Computes a FLOW node; none for subtypes that do not compute but wait.
+/// Computes a FLOW node; `None` for subtypes that wait.
 pub(super) fn compute(
     subtype: &str,
     raw: &Map<String, Value>,
@@ -33,7 +33,8 @@ pub(super) fn compute(
     })
 }
 
-/// The expression that a FLOW node computes: its key, and its text without braces around the whole of it.
+/// Returns the expression that a FLOW node computes: its key, and its text without enclosing
+/// braces.
 pub(super) fn expression_of<'c>(
     subtype: &str,
     configurations: &'c Map<String, Value>,
@@ -42,7 +43,7 @@ pub(super) fn expression_of<'c>(
         |keys: &[&'static str]| keys.iter().find_map(|key| Some((*key, configurations.get(*key)?.as_str()?)));
     match subtype {
         "IF" => first(&["condition_expression"]).map(|(key, text)| {
-            // Both `$json.n > 3` and `{{ $json.n > 3 }}` are written.
+            // Both `$json.n > 3` and `{{ $json.n > 3 }}` are valid.
             let bare = text.trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
             (key, bare.unwrap_or(text))
         }),
@@ -57,7 +58,7 @@ fn loop_type(configurations: &Map<String, Value>) -> &str {
     configurations.get("loop_type").and_then(Value::as_str).unwrap_or("for_range")
 }
 
-/// Milliseconds a DELAY sleeps.
+/// Returns the delay of a DELAY node, in milliseconds.
 pub(super) fn delay_ms(configurations: &Map<String, Value>) -> u64 {
     if let Some(ms) = configurations.get("delay_ms").and_then(number) {
         return milliseconds(ms / 1_000.0);
@@ -78,7 +79,7 @@ pub(super) fn delay_ms(configurations: &Map<String, Value>) -> u64 {
     )
 }
 
-/// Seconds as whole milliseconds; nothing sensible is nothing.
+/// Converts seconds to whole milliseconds; invalid values become 0.
 pub(super) fn milliseconds(seconds: f64) -> u64 {
     const MAX_WAIT_MS: f64 = 366.0 * 86_400_000.0;
     let ms = (seconds * 1_000.0).round();
@@ -87,7 +88,7 @@ pub(super) fn milliseconds(seconds: f64) -> u64 {
     whole
 }
 
-/// A number, also where a template made a text of it.
+/// Returns a number, also if a template converted it to a string.
 pub(super) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::String(text) => text.trim().parse().ok().filter(|number: &f64| number.is_finite()),
@@ -188,7 +189,7 @@ fn for_each(
     Ok(looped(items, &scope.input))
 }
 
-/// The list to go over: where the configuration points, else the input or the first list in it.
+/// Returns the list to iterate over: the configured one, else the input or the first list in it.
 fn items_of(
     configurations: &Map<String, Value>,
     scope: &ExpressionScope,

@@ -1,4 +1,4 @@
-//! Meaning of a person's free answer.
+//! Interpretation of a person's free-text answer.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ pub(super) enum AnswerIntent {
 }
 
 impl AnswerIntent {
-    /// The classifier's label.
+    /// Returns the label of the classifier.
     #[cfg(test)]
     pub(super) fn label(self) -> &'static str {
         match self {
@@ -21,7 +21,7 @@ impl AnswerIntent {
         }
     }
 
-    /// The port that fires.
+    /// Returns the port that fires.
     pub(super) fn port(self) -> &'static str {
         match self {
             Self::Approved => "confirmed",
@@ -79,7 +79,7 @@ const REJECT: &[&str] = &[
 ];
 const NEGATE: &[&str] = &["not", "don't", "dont", "never", "cannot", "can't", "won't", "isn't"];
 
-/// Classifies an answer: whole words, rejection before approval.
+/// Classifies an answer by whole words; rejection takes precedence over approval.
 pub(super) fn classify(text: &str) -> AnswerIntent {
     let lower = text.to_lowercase();
     let is_word = |c: char| c.is_alphanumeric() || c == '\'';

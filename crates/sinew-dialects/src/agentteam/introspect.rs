@@ -1,4 +1,5 @@
-//! The node specs as others see them: JSON Schema for editors, descriptions for tools, TypeScript for frontends.
+//! Export of the node specs: JSON Schema for editors, descriptions for tools, TypeScript for
+//! frontends.
 
 use std::fmt::Write as _;
 
@@ -6,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::spec::{self, NodeSpec, default_of};
 
-/// Names of all built-in node types, `TYPE.SUBTYPE`.
+/// Returns the names of all built-in node types, `TYPE.SUBTYPE`.
 pub fn specs() -> impl Iterator<Item = &'static str> {
     spec::built_in().keys().map(String::as_str)
 }
@@ -26,12 +27,13 @@ pub fn describe(name: &str) -> Option<Value> {
     }))
 }
 
-/// TypeScript declarations of the settings, inputs and outputs of all node types, and of the message between them.
+/// Returns TypeScript declarations of the settings, inputs and outputs of all node types, and of
+/// the message between nodes.
 pub fn typescript() -> String {
     typescript_of(&|_| true)
 }
 
-/// The same for the node types that are wanted.
+/// Returns the same for the selected node types.
 pub fn typescript_of(wanted: &dyn Fn(&str) -> bool) -> String {
     let mut out = String::from(
         "// Types of workflow nodes. Made from the node specs; do not edit.\n\n\
@@ -97,7 +99,7 @@ fn is_required(entry: &Value) -> bool {
     entry.get("required").and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// A spec's members as JSON Schema.
+/// Returns a spec's fields as JSON Schema.
 fn object(members: &Map<String, Value>) -> Value {
     let required: Vec<&String> =
         members.iter().filter(|(_, entry)| is_required(entry)).map(|(key, _)| key).collect();
@@ -118,7 +120,8 @@ fn object(members: &Map<String, Value>) -> Value {
     json!({ "type": "object", "properties": properties, "required": required })
 }
 
-/// JSON Schema of the files. Unknown members are allowed: editors keep their own there.
+/// Returns the JSON Schema of the files. Unknown fields are allowed, because editors store their
+/// own.
 pub(super) fn schema() -> Value {
     let text = json!({ "type": "string" });
     let ids = json!({ "type": ["array", "null"], "items": text });

@@ -1,4 +1,4 @@
-//! From a file to a plan.
+//! Lowers a file to a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,9 +19,9 @@ use super::{NAME, validate};
 use crate::display::{self, DISPLAY};
 use crate::{LowerOptions, Lowered};
 
-/// Revision of the rules that files are lowered by.
+/// Revision of the lowering rules.
 const REVISION: u64 = 2;
-/// Longest wait between two attempts.
+/// Maximum delay between two attempts, in milliseconds.
 const MAX_BACKOFF_MS: u64 = 5_000;
 
 /// Data of a node for the adapter.
@@ -33,24 +33,24 @@ pub(super) struct TeamNodeData {
     pub(super) configurations: Map<String, Value>,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(super) input_params: Map<String, Value>,
-    /// Defaults by member of an output; none = outputs pass as they are.
+    /// Defaults by field of an output; `None` = outputs are passed on unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) shape: OutputShape,
     /// Tools and memories, for the agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) attached: Vec<Value>,
-    /// Types that inputs and outputs are checked against while the workflow runs.
+    /// Types that inputs and outputs are checked against at run time.
     #[serde(default, skip_serializing_if = "NodeContract::is_empty")]
     pub(super) contract: NodeContract,
 }
 
-/// Rules of a plan that files of earlier versions were lowered without.
+/// Rules of a plan that earlier versions did not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PlanRules {
     /// Every output at `result` is a standard message.
     pub(super) standard: bool,
-    /// Whether agents' answers, triggers and starts follow the document's text; plans of earlier versions keep what was
-    /// recorded.
+    /// Whether agent answers, triggers and starts follow the text of the specification; plans of
+    /// earlier versions keep the recorded behaviour.
     pub(super) by_text: bool,
     /// The argument of conversion functions.
     pub(super) argument: ConversionArgument,
@@ -75,7 +75,7 @@ impl PlanRules {
         }
     }
 
-    /// Whether a node of this kind starts the workflow with data that is not its own.
+    /// Returns whether a node of this kind only outputs the data that starts the workflow.
     pub(super) fn is_start(self, kind: &str) -> bool {
         self.by_text && kind == "TRIGGER"
     }
@@ -118,7 +118,7 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
     Ok(Lowered { plan: lowered, places, warnings: diagnostics, agents: agents(root) })
 }
 
-/// Agent definitions that came with the file.
+/// Returns the agent definitions in the file.
 fn agents(root: &Node) -> BTreeMap<String, Value> {
     let members = root.get("agents").and_then(Node::as_object).unwrap_or_default();
     members.iter().map(|member| (member.key.clone(), member.value.to_json())).collect()
@@ -211,7 +211,7 @@ fn edge(connection: &TeamConnection, from: NodeIndex, to: NodeIndex, n: usize) -
     }
 }
 
-/// Structure hangs below the agent that uses it.
+/// Structure is attached to the agent that uses it.
 fn attach(from: NodeIndex, to: NodeIndex, n: usize) -> PlanEdge {
     PlanEdge {
         from,
@@ -228,8 +228,8 @@ fn attach(from: NodeIndex, to: NodeIndex, n: usize) -> PlanEdge {
     }
 }
 
-/// Returns the agent of a node: named in its configurations, else by `TYPE.SUBTYPE`, `TYPE` or `work` of the options,
-/// else named after the type.
+/// Returns the agent of a node: named in its configurations, else by `TYPE.SUBTYPE`, `TYPE` or
+/// `work` of the options, else named after the type.
 fn agent_of(node: &TeamNode, agents: &BTreeMap<String, String>) -> String {
     let named = node.configurations.get("agent").and_then(Value::as_str).map(str::to_owned);
     let by_kind =

@@ -1,20 +1,20 @@
-//! One message format, and what is needed to live with those that came before it.
+//! The standard message format, and conversion from and to older formats.
 
 use super::adapter::ReportedWork;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sinew_script::python_str;
 
-/// Fields a prompt is looked for in, in this order.
+/// Fields that may contain a prompt, in search order.
 const PROMPT_FIELDS: [&str; 8] =
     ["user_prompt", "message", "user_message", "user_input", "input", "query", "text", "content"];
-/// Fields a trigger's message is looked for in, in this order.
+/// Fields that may contain a trigger's message, in search order.
 const TRIGGER_FIELDS: [&str; 5] = ["message", "user_message", "user_input", "text", "content"];
-/// Fields the outputs of older nodes keep their payload in, in this order.
+/// Fields that may contain the payload in outputs of older nodes, in search order.
 const PAYLOAD_FIELDS: [&str; 8] =
     ["content", "response", "output", "data", "context", "functions", "response_data", "text"];
 
-/// Members of an agent's output that are reports on its work, not its metadata.
+/// Fields of an agent's output that report on its work and are not metadata.
 const REPORTED_FIELDS: [&str; 4] = ["token_usage", "function_calls", "parsed_json", "input"];
 
 /// The unified message between nodes.
@@ -23,19 +23,19 @@ const REPORTED_FIELDS: [&str; 4] = ["token_usage", "function_calls", "parsed_jso
 pub struct StandardMessage {
     /// The payload.
     pub content: Value,
-    /// Everything beside it.
+    /// All other fields.
     pub metadata: Map<String, Value>,
     /// `text`, `json` or `binary`.
     pub format_type: String,
-    /// The node it comes from.
+    /// The node that produced it.
     pub source_node: Option<String>,
-    /// When it was made, in RFC 3339.
+    /// Creation time, in RFC 3339.
     pub timestamp: Option<String>,
 }
 
 impl StandardMessage {
-    /// The message in a payload of any shape: a standard one, an agent's (`content`, `response`, `output`), an
-    /// action's (`response_data`), a tool's, a memory's, or a bare value.
+    /// Converts a payload of any shape: a standard message, an agent's output (`content`,
+    /// `response`, `output`), an action's (`response_data`), a tool's, a memory's, or a bare value.
     pub fn adapt(payload: &Value, source_node: Option<&str>, timestamp: Option<String>) -> Self {
         let (content, mut metadata) = match payload {
             Value::Object(members) => match PAYLOAD_FIELDS.iter().find(|key| members.contains_key(**key)) {
@@ -61,7 +61,7 @@ impl StandardMessage {
         }
     }
 
-    /// The message with `parsed_json` in its metadata, if its content is JSON.
+    /// Adds `parsed_json` to the metadata if the content is JSON.
     pub(super) fn with_parsed_json(mut self) -> Self {
         if let Some(parsed) = parsed_json(&self.content) {
             self.metadata.entry("parsed_json").or_insert(parsed);
@@ -69,7 +69,7 @@ impl StandardMessage {
         self
     }
 
-    /// The message in the shape that nodes from before this format read.
+    /// Returns the message in the shape that nodes older than this format read.
     pub fn to_legacy(&self) -> Value {
         let mut members = self.metadata.clone();
         for key in ["content", "response", "output"] {
@@ -78,7 +78,7 @@ impl StandardMessage {
         Value::Object(members)
     }
 
-    /// As JSON.
+    /// Returns the message as JSON.
     pub fn to_json(&self) -> Value {
         json!({
             "content": self.content,
@@ -90,12 +90,13 @@ impl StandardMessage {
     }
 }
 
-/// Whether an object holds the payload of an older node under one of the usual names.
+/// Returns whether an object contains the payload of an older node in one of the usual fields.
 pub(super) fn has_payload(members: &Map<String, Value>) -> bool {
     PAYLOAD_FIELDS.iter().any(|key| members.contains_key(*key))
 }
 
-/// The object or list in an agent's answer: the answer itself, or what its text says in JSON, also in a code fence.
+/// Returns the object or list in an agent's answer: the answer itself, or JSON in its text, also in
+/// a code fence.
 pub(super) fn parsed_json(content: &Value) -> Option<Value> {
     match content {
         Value::Object(_) | Value::Array(_) => Some(content.clone()),
@@ -112,15 +113,16 @@ pub(super) fn parsed_json(content: &Value) -> Option<Value> {
     }
 }
 
-/// An agent's answer of any shape with all members that runners of agents give.
+/// Completes an agent's answer of any shape with all fields that agent runners return.
 ///
-/// Members of the agent's own answer come first, then the members of the standard message, then the members of a JSON answer.
-/// `used` is the agent's report of its work, for answers that do not tell it themselves.
+/// Fields of the agent's own answer take precedence, then the fields of the standard message, then
+/// the fields of a JSON answer. `used` is the agent's report of its work, for answers that do not
+/// contain it.
 pub(super) fn agent_output(payload: Value, used: &ReportedWork<'_>, id: &str, stamp: String) -> Value {
     let message = StandardMessage::adapt(&payload, Some(id), Some(stamp));
     let parsed = parsed_json(&message.content);
     let mut members = match (&parsed, &payload) {
-        // An answer that is an object has its members already.
+        // An answer that is an object already has its fields.
         (Some(Value::Object(parsed)), Value::String(_)) => parsed.clone(),
         (Some(Value::Object(parsed)), Value::Object(own)) if has_payload(own) => parsed.clone(),
         _ => Map::new(),
@@ -158,13 +160,14 @@ pub(super) fn agent_output(payload: Value, used: &ReportedWork<'_>, id: &str, st
     Value::Object(members)
 }
 
-/// The text that a Slack action sends: `message`, else `content`.
+/// Returns the text that a Slack action sends: `message`, else `content`.
 pub(super) fn slack_message(input: &Value) -> String {
     let found = ["message", "content"].iter().filter_map(|key| input.get(*key));
     found.filter_map(Value::as_str).find(|text| !text.is_empty()).unwrap_or_default().to_owned()
 }
 
-/// The channel of a Slack action: `channel_override`, `channel`, the configuration, `#general`.
+/// Returns the channel of a Slack action: `channel_override`, `channel`, the configuration,
+/// `#general`.
 pub(super) fn slack_channel(input: &Value, configurations: &Map<String, Value>) -> String {
     let given = ["channel_override", "channel"].iter().filter_map(|key| input.get(*key));
     let mut given = given.chain(configurations.get("channel")).filter_map(Value::as_str);
@@ -206,7 +209,7 @@ pub(super) fn trigger_message(data: &Value) -> String {
         .unwrap_or_default()
 }
 
-/// A time in RFC 3339, from milliseconds since 1970.
+/// Formats a time in RFC 3339, from milliseconds since 1970.
 pub(super) fn timestamp(ms: u64) -> String {
     let (days, rest) = (ms / 86_400_000, ms % 86_400_000);
     let (year, month, day) = civil(days);
@@ -214,7 +217,7 @@ pub(super) fn timestamp(ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{:03}Z", rest % 1_000)
 }
 
-/// Year, month and day of a day since 1970 (Hinnant's algorithm).
+/// Returns year, month and day of a day since 1970 (Hinnant's algorithm).
 fn civil(days: u64) -> (u64, u64, u64) {
     let z = days + 719_468;
     let (era, of_era) = (z / 146_097, z % 146_097);

@@ -1,8 +1,8 @@
-//! From older output shapes to the standard message, in the file's own text.
+//! Migration from older output shapes to the standard message, in the file's own text.
 //!
-//! Only what is safe is rewritten: the older names of an agent's text (`response`, `output`) become `content`, and a
-//! file that reads nothing else of older shapes gets `message_format: standard`. The rest is reported. All but the
-//! rewritten texts stays as it is, byte for byte.
+//! Only safe changes are made: the older names of an agent's text (`response`, `output`) become
+//! `content`, and a file without other reads of older shapes gets `message_format: standard`. The
+//! remaining reads are reported. All other text is unchanged, byte for byte.
 
 use std::sync::LazyLock;
 
@@ -14,12 +14,12 @@ use super::convert;
 use super::model::{self, TeamConnection, TeamFile, TeamNode};
 use super::spec::{self, NodeSpec, SpecRegistry};
 
-/// Older names of an agent's text.
+/// Older field names of an agent's text.
 const OLDER: [&str; 2] = ["response", "output"];
-/// Members of a standard message.
+/// Fields of a standard message.
 const STANDARD: [&str; 5] = ["content", "metadata", "format_type", "source_node", "timestamp"];
 
-/// Further members of an agent's output.
+/// Further fields of an agent's output.
 const MOVED: [&str; 2] = ["token_usage", "function_calls"];
 
 /// `$json.member`, `$input.result.member`, `$node["name"].result.member`.
@@ -31,26 +31,27 @@ static TEMPLATE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?s)\{\
 /// Changes of a migration to a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Migration {
-    /// The new text; the old one if there is nothing to change.
+    /// The new text; the old text if nothing changes.
     pub text: String,
-    /// Rewritten places, in file order.
+    /// Rewritten passages, in file order.
     pub changes: Vec<MigrationNote>,
-    /// Places that a person must look at before the file can use the standard message, in file order.
+    /// Passages that need manual changes before the file can use the standard message, in file
+    /// order.
     pub rest: Vec<MigrationNote>,
-    /// Whether the file uses the standard message now.
+    /// Whether the file now uses the standard message.
     pub standard: bool,
 }
 
 /// One finding of a migration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MigrationNote {
-    /// Where in the old text.
+    /// Span in the old text.
     pub span: Span,
-    /// One line about it.
+    /// One-line description.
     pub what: String,
 }
 
-/// Rewrites what can safely be rewritten. `read` gives the files that `specs` names.
+/// Rewrites what is safe to rewrite. `read` returns the files that `specs` names.
 pub fn migrate(document: &Document, read: &dyn Fn(&str) -> Result<Vec<u8>, String>) -> Migration {
     let root = &document.root;
     let text = document.sources.get(root.span.file).map_or("", |file| &*file.text);
@@ -74,7 +75,7 @@ pub fn migrate(document: &Document, read: &dyn Fn(&str) -> Result<Vec<u8>, Strin
     work.finish(standard)
 }
 
-/// A piece of the text, what stands there instead, and why.
+/// A span of the text, its replacement, and the reason.
 struct TextEdit {
     start: usize,
     end: usize,
@@ -99,7 +100,7 @@ impl<'a> MigrationEditor<'a> {
         self.file.nodes.iter().find(|node| node.id == id)
     }
 
-    /// Whether what leaves the node has `content`, however the agent behind it answers.
+    /// Returns whether the output of the node has `content`, whatever shape its agent returns.
     fn gives_content(&self, node: &TeamNode) -> bool {
         let shape = self.registry.get(&node.spec_name()).and_then(NodeSpec::shape);
         let shaped = shape.is_some_and(|shape| {
@@ -108,7 +109,7 @@ impl<'a> MigrationEditor<'a> {
         node.kind == "AI_AGENT" && (self.file.standard || shaped)
     }
 
-    /// A text in the place of another one; only quoted ones keep what is around them.
+    /// Replaces a string; only quoted strings can be replaced without affecting their context.
     fn replace(&mut self, span: Span, new: &str, what: String) {
         if self.text.get(span.start..span.end).is_some_and(|raw| raw.starts_with('"')) {
             let new = Value::from(new).to_string();
@@ -123,7 +124,8 @@ impl<'a> MigrationEditor<'a> {
         }
     }
 
-    /// The function of a connection from an agent: it is given what the agent answered, in its own shape.
+    /// Rewrites the function of a connection from an agent, which receives the agent's answer in
+    /// its own shape.
     fn function(&mut self, connection: &TeamConnection) {
         let Some(source) = &connection.conversion else { return };
         let from_agent = self.node(&connection.from).is_some_and(|node| node.kind == "AI_AGENT");
@@ -155,13 +157,15 @@ impl<'a> MigrationEditor<'a> {
         }
     }
 
-    /// A connection without a function: would the next node find its fields in a standard message?
+    /// Checks a connection without a function: whether the next node finds its fields in a standard
+    /// message.
     fn bare(&mut self, connection: &TeamConnection) {
         if self.file.standard || connection.conversion.is_some() || connection.port != "result" {
             return;
         }
         let (Some(from), Some(to)) = (self.node(&connection.from), self.node(&connection.to)) else { return };
-        // A node that passes things on, or asks for a text, finds `content` where an agent's shape has it too.
+        // A node that passes data on or reads a text finds `content` if an agent's shape also has
+        // it.
         let finds = matches!(to.kind.as_str(), "FLOW" | "HUMAN_IN_THE_LOOP" | "AI_AGENT");
         if finds && self.gives_content(from) {
             return;
@@ -207,7 +211,7 @@ impl<'a> MigrationEditor<'a> {
         }
     }
 
-    /// The text with its paths rewritten; what cannot be is noted.
+    /// Returns the text with rewritten paths; paths that cannot be rewritten are noted.
     fn paths(&self, node: &TeamNode, text: &str, notes: &mut Vec<String>) -> String {
         let Some(path) = &*PATH else { return text.to_owned() };
         let rewrite = |found: &Captures<'_>| {
@@ -236,14 +240,14 @@ impl<'a> MigrationEditor<'a> {
         path.replace_all(text, rewrite).into_owned()
     }
 
-    /// The nodes whose output arrives at this one as it is.
+    /// Returns the nodes whose output this node receives unconverted.
     fn arriving(&self, node: &TeamNode) -> Vec<&'a TeamNode> {
         let here = self.file.connections.iter().filter(|one| one.to == node.id);
         let bare = here.filter(|one| one.conversion.is_none() && one.port == "result");
         bare.filter_map(|one| self.node(&one.from)).collect()
     }
 
-    /// Writes `message_format` into the metadata; false if that cannot be done.
+    /// Writes `message_format` into the metadata; returns false if that is not possible.
     fn set_format(&mut self, root: &Node) -> bool {
         const FORMAT: &str = "\"message_format\": \"standard\"";
         let metadata = root.get("metadata");
@@ -286,8 +290,8 @@ impl<'a> MigrationEditor<'a> {
     }
 }
 
-/// The function with every read of an older name preferring `content`. The older name stays: an agent may still
-/// answer with it.
+/// Returns the function with every read of an older name preferring `content`. The older name
+/// remains, because an agent may still answer with it.
 fn both_names(source: &str) -> Option<String> {
     let parameter = regex::escape(convert::parameter(source)?);
     let base = format!(
@@ -310,7 +314,7 @@ mod tests {
     fn migrated(workflow: &Value) -> Migration {
         let text = serde_json::to_string_pretty(workflow).unwrap();
         let migration = migrate(&document(&text), &|_| Err("none".to_owned()));
-        // The result is a workflow too, and migrating it again changes nothing.
+        // The result is also a workflow, and migrating it again changes nothing.
         let again = migrate(&document(&migration.text), &|_| Err("none".to_owned()));
         assert_eq!((again.changes, again.text), (Vec::new(), migration.text.clone()));
         migration
@@ -341,7 +345,7 @@ mod tests {
         let new: Value = serde_json::from_str(&migration.text).unwrap();
         assert_eq!(new["metadata"], json!({ "message_format": "standard", "id": "w", "name": "w" }));
         assert_eq!(new["nodes"][1]["configurations"]["condition_expression"], "$json.content == 'yes'");
-        // Only what is a template is rewritten.
+        // Only templates are rewritten.
         let text = "said: {{ $node[\"writer\"].result.content }} ($json.response)";
         assert_eq!(new["nodes"][2]["configurations"]["text"], text);
         let function = "lambda d: {'message': d['value'].get('content', d['value'].get('response'))}";
@@ -378,11 +382,11 @@ mod tests {
             assert!(said.iter().any(|text| text.contains(rest)), "{said:?}");
         };
         let handled = json!("lambda d: {'message': d['value'].get('content')}");
-        // A member that moves below `metadata`.
+        // A field that moves to `metadata`.
         check(&workflow(&handled, "$json.token_usage.total > 3"), 1, "'$json.token_usage'");
-        // An action without a function in front of it.
+        // An action without a function on its input connection.
         check(&workflow(&Value::Null, "$json.content"), 1, "connection 'c2'");
-        // Values of other nodes than agents move below `content`, and is passed on there.
+        // Outputs of nodes other than agents move to `content`, which is passed on.
         let mut passed = workflow(&handled, "$json.content");
         passed["nodes"][0]["type"] = json!("TRIGGER");
         check(&passed, 0, "connection 'c1'");
@@ -390,7 +394,7 @@ mod tests {
         later["connections"][1]["from_node"] = json!("i");
         later["connections"][1]["conversion_function"] = json!("lambda d: d['value']['data']['token_usage']");
         check(&later, 1, "'token_usage'");
-        // A spec of the file's own: `response` may be what it says.
+        // A custom spec: `response` may be a field of its own.
         let mut own = workflow(&handled, "$json.response");
         own["specs"] = json!({ "AI_AGENT.OPENAI_CHATGPT": "*" });
         check(&own, 0, "'$json.response'");

@@ -1,10 +1,12 @@
 //! Agent Team: graphs of typed nodes and connections with conversion functions, as JSON.
 //!
-//! Place in the flow: `model` reads the file, `spec` knows what each type of node takes and gives, `validate` checks
-//! graph, conversions and contracts (`references` and `operand_check` conditions and templates), `lower` makes the plan, `adapter` answers the engine. `expr`, `convert`, `flow`,
-//! `human` and `message` hold the dialect's value rules; `project` its events and result object; `introspect` shows
-//! the specs to editors; `trial` calls one conversion function and `migrate` rewrites older shapes, for the command
-//! line. A node runs once, with whatever has arrived when its turn comes.
+//! Data flow: `model` reads the file, `spec` defines inputs and outputs of each node type,
+//! `validate` checks graph, conversions and contracts (`references` and `operand_check`: conditions
+//! and templates), `lower` creates the plan, `adapter` implements the engine's callbacks. `expr`,
+//! `convert`, `flow`, `human` and `message` contain the dialect's value rules; `project` its events
+//! and result object; `introspect` exports the specs for editors; `trial` calls one conversion
+//! function and `migrate` rewrites older shapes, for the command line. A node runs once, with the
+//! inputs that have arrived when its turn comes.
 
 mod adapter;
 mod argument;
@@ -51,7 +53,7 @@ use crate::{Dialect, LowerOptions, Lowered, PlanGraph, Portability};
 #[derive(Debug)]
 pub struct AgentTeam;
 
-/// The dialect's name.
+/// Name of the dialect.
 const NAME: &str = "agentteam";
 
 impl Dialect for AgentTeam {

@@ -1,4 +1,4 @@
-//! The file as nodes and connections with their places, and what is wrong with their shape.
+//! The file as nodes and connections with their spans, and errors in their shape.
 
 use sinew_protocol::code;
 use std::collections::BTreeSet;
@@ -9,31 +9,31 @@ use sinew_source::{Diagnostic, Node, Span, did_you_mean};
 use super::argument::ConversionArgument;
 use super::schema::SchemaChecks;
 
-/// A workflow as it stands in the file.
+/// A workflow as written in the file.
 pub(super) struct TeamFile {
     pub(super) name: Option<String>,
     pub(super) description: String,
     pub(super) version: Option<String>,
     /// `metadata.message_format: standard` makes every output a [`super::StandardMessage`].
     pub(super) standard: bool,
-    /// `metadata.conversion_argument`: what conversion functions are called with.
+    /// `metadata.conversion_argument`: the argument of conversion functions.
     pub(super) argument: ConversionArgument,
-    /// `metadata.schema_checks`: what becomes of inputs and outputs that break the specs.
+    /// `metadata.schema_checks`: treatment of inputs and outputs that violate the specs.
     pub(super) schema_checks: SchemaChecks,
     pub(super) nodes: Vec<TeamNode>,
     pub(super) connections: Vec<TeamConnection>,
-    /// Nodes whose id another node has: they are checked and not run.
+    /// Nodes with a duplicate id: they are checked but do not run.
     pub(super) repeated: Vec<TeamNode>,
-    /// Ids of nodes that have no usable shape.
+    /// Ids of nodes without a usable shape.
     pub(super) unusable: BTreeSet<String>,
-    /// Ids of the nodes that start, with their places; none = whatever has no predecessor.
+    /// Ids of the nodes that start, with their spans; empty = all nodes without a predecessor.
     pub(super) triggers: Vec<(String, Span)>,
 }
 
 /// One node of the file.
 pub(super) struct TeamNode {
     pub(super) id: String,
-    /// Name in messages: the name, else the id.
+    /// Name in messages: the name, or else the id.
     pub(super) name: String,
     pub(super) kind: String,
     pub(super) subtype: String,
@@ -42,19 +42,19 @@ pub(super) struct TeamNode {
     /// Tools and memories of an agent.
     pub(super) attached: Vec<(String, Span)>,
     pub(super) span: Span,
-    /// Where each configuration stands.
+    /// Span of each configuration.
     pub(super) places: Vec<(String, Span)>,
 }
 
 impl TeamNode {
-    /// Returns the place of a configuration, else that of the node.
+    /// Returns the span of a configuration, or else that of the node.
     pub(super) fn place(&self, key: &str) -> Span {
         self.places.iter().find(|(name, _)| name == key).map_or(self.span, |(_, span)| *span)
     }
 }
 
 impl TeamNode {
-    /// `TYPE.SUBTYPE`, the name of its spec.
+    /// Returns `TYPE.SUBTYPE`, the name of its spec.
     pub(super) fn spec_name(&self) -> String {
         format!("{}.{}", self.kind, self.subtype)
     }
@@ -68,17 +68,17 @@ pub(super) struct TeamConnection {
     pub(super) port: String,
     pub(super) conversion: Option<String>,
     pub(super) span: Span,
-    /// Where the conversion function stands.
+    /// Span of the conversion function.
     pub(super) conversion_span: Span,
 }
 
-/// How much a document looks like one of these workflows, 0 to 100.
+/// Returns the resemblance of a document to these workflows, 0 to 100.
 pub(super) fn resemblance(root: &Node) -> u8 {
     let Some(nodes) = root.get("nodes").and_then(Node::as_array) else {
         let connections = root.get("connections").and_then(Node::as_array).unwrap_or_default();
         let ours =
             connections.iter().any(|one| one.get("from_node").is_some() && one.get("to_node").is_some());
-        // Connections of this dialect and no nodes: most likely a mistyped name.
+        // Connections of this dialect without nodes: most likely a misspelled name.
         return if ours { 40 } else { 0 };
     };
     let connections = root.get("connections").and_then(Node::as_array).unwrap_or_default();
@@ -89,7 +89,7 @@ pub(super) fn resemblance(root: &Node) -> u8 {
     if !nodes.is_empty() && nodes.iter().all(typed) { 95 } else { 0 }
 }
 
-/// Reads a file; what has no usable shape is left out and reported.
+/// Reads a file; reports and omits entries without a usable shape.
 pub(super) fn read(root: &Node, found: &mut Vec<Diagnostic>) -> TeamFile {
     let mut reader = TeamFileReader { found };
     let metadata = root.get("metadata");
@@ -178,7 +178,7 @@ impl TeamFileReader<'_> {
         }
     }
 
-    /// Reads a choice among a few words; an unknown word is reported.
+    /// Reads one of a few keywords; reports an unknown one.
     fn word<T: Default>(
         &mut self,
         owner: Option<&Node>,

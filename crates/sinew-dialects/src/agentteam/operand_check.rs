@@ -1,4 +1,4 @@
-//! Operands of conditions and templates that are null whatever arrives, because of how they are written.
+//! Operands of conditions and templates that are always null because of how they are written.
 
 use sinew_protocol::code;
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use super::expr::{
 use super::flow;
 use super::model::TeamNode;
 
-/// Roots that hints offer, in the form that people write.
+/// Roots that hints suggest, in the form in which people write them.
 const OFFERED_ROOTS: [&str; 5] = ["$json", "$input", "$config", "$trigger", "$node"];
 /// Types of nodes whose configurations are not rendered.
 const NOT_RENDERED: [&str; 3] = ["TRIGGER", "TOOL", "MEMORY"];
@@ -21,7 +21,7 @@ const NOT_RENDERED: [&str; 3] = ["TRIGGER", "TOOL", "MEMORY"];
 /// An operand that never has a value.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum NullOperand<'t> {
-    /// A path that begins with this name.
+    /// A path that starts with this name.
     UnknownRoot(String),
     /// A call of this function.
     UnknownFunction(&'t str),
@@ -36,7 +36,7 @@ pub(super) fn check(node: &TeamNode, found: &mut Vec<Diagnostic>) {
         check_expression(node, key, text, found);
         return;
     }
-    // Other nodes of the flow compute with their configurations as they are written.
+    // Other FLOW nodes use their configurations as written.
     let is_rendered = !NOT_RENDERED.contains(&node.kind.as_str())
         && (!is_flow || matches!(node.subtype.as_str(), "WAIT" | "DELAY"));
     for (key, value) in node.configurations.iter().filter(|_| is_rendered) {
@@ -53,7 +53,7 @@ fn check_expression(node: &TeamNode, key: &str, text: &str, found: &mut Vec<Diag
     if text.len() > MAX_EXPRESSION_BYTES {
         return;
     }
-    // `expr::lint` tells of some operands of these conditions.
+    // `expr::lint` reports some operands of these conditions.
     let mut walk = OperandWalk { found: BTreeSet::new(), is_linted: key == "condition_expression" };
     if is_switch {
         walk.operand(text.trim(), 0);
@@ -122,7 +122,7 @@ fn report(node: &TeamNode, key: &str, operands: BTreeSet<NullOperand<'_>>, found
     }
 }
 
-/// A walk through a text as `ExpressionScope` evaluates it.
+/// A walk through a string as `ExpressionScope` evaluates it.
 struct OperandWalk<'t> {
     found: BTreeSet<NullOperand<'t>>,
     is_linted: bool,
@@ -158,7 +158,7 @@ impl<'t> OperandWalk<'t> {
     }
 }
 
-/// The reason why a text that is neither a literal nor a call has no value.
+/// Returns the reason why an operand that is neither a literal nor a call has no value.
 fn null_operand(text: &str) -> Option<NullOperand<'_>> {
     let Some(steps) = steps(text) else {
         let name = text.split_once('(').map(|(name, _)| name.trim()).filter(|_| text.ends_with(')'));
@@ -171,7 +171,7 @@ fn null_operand(text: &str) -> Option<NullOperand<'_>> {
     if !PATH_ROOTS.iter().any(|known| known.eq_ignore_ascii_case(root)) {
         return Some(NullOperand::UnknownRoot(root.clone()));
     }
-    // A member may have spaces in its name; a second path in it is an operator that does not exist.
+    // A field name may contain spaces; a second path in it is an operator that does not exist.
     steps.iter().any(|step| step.contains(" $")).then_some(NullOperand::NotValid(text))
 }
 
@@ -183,7 +183,7 @@ mod tests {
     use super::super::tests::{T, graph};
     use crate::testing::{lower, slips};
 
-    /// Sub codes and hints of the warnings about one node, whose configurations these are.
+    /// Returns sub codes and hints of the warnings about a node with these configurations.
     fn warnings(kind: &str, configurations: &Value) -> Vec<String> {
         let mut workflow = graph(&format!("{T} n:{kind}"), "t>n");
         workflow["nodes"][1]["configurations"] = configurations.clone();
@@ -249,7 +249,7 @@ mod tests {
         template("{{ uper($json.a) }}", &["UNKNOWN_FUNCTION 'upper'?"]);
         check("HUMAN_IN_THE_LOOP.MANUAL_REVIEW", "{{ name }}", &["UNKNOWN_REFERENCE"]);
         check("FLOW.DELAY", "{{ $jsn.n }}", &["UNKNOWN_REFERENCE '$json'?"]);
-        // Texts of these nodes are used as they are written.
+        // Strings of these nodes are used as written.
         check("FLOW.MERGE", "{{ $jsn.n }}", &[]);
         check("TOOL.SLACK_MCP_TOOL", "{{ $jsn.n }}", &[]);
     }

@@ -15,7 +15,7 @@ pub(super) fn name_of(node: &PlanNode) -> &str {
     node.label.as_deref().unwrap_or(&node.id)
 }
 
-/// The events of a fact.
+/// Returns the events of a fact.
 pub(super) fn events(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
     match fact {
         Fact::Started(_) => vec![of_run("execution_started", json!({ "trigger_data": ctx.input() }))],
@@ -53,7 +53,8 @@ pub(super) fn events(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> 
     }
 }
 
-/// Chunks an agent handed over with its reply, the final output, the end; and the run goes on if it stood still.
+/// Returns the chunks of an agent's reply, the final output, the end, and the resumption if the
+/// execution was paused.
 fn completed(ctx: &AdapterContext<'_>, act: ActivationId, output: &Value) -> Vec<NativeEvent> {
     let ports = adapter::raw_reply(ctx, act).map(|raw| adapter::ports_of(kind_of(ctx, act), raw));
     let ports = ports.unwrap_or_default();
@@ -72,7 +73,8 @@ fn completed(ctx: &AdapterContext<'_>, act: ActivationId, output: &Value) -> Vec
     events
 }
 
-/// A conversion function that raised, or a value that breaks the contract of its node.
+/// Returns the event of a conversion function that raised, or of a value that violates the contract
+/// of its node.
 fn noted(ctx: &AdapterContext<'_>, act: Option<ActivationId>, note: &Value) -> Vec<NativeEvent> {
     let event = |kind: &str, what: &str| {
         let told = note.get(kind)?;
@@ -88,7 +90,7 @@ fn noted(ctx: &AdapterContext<'_>, act: Option<ActivationId>, note: &Value) -> V
         .collect()
 }
 
-/// The part of a node's type that says what it does.
+/// Returns the part of a node's type that determines its work.
 fn kind_of<'a>(ctx: &AdapterContext<'a>, act: ActivationId) -> &'a str {
     let kind = ctx.node_of(act).kind.as_str();
     kind.split_once('.').map_or(kind, |(kind, _)| kind)
@@ -115,12 +117,12 @@ fn error_code(code: &str) -> &'static str {
     if code == NODE_REPORTED_FAILURE { "NODE_EXECUTION_FAILED" } else { "NODE_EXEC_ERROR" }
 }
 
-/// The error of a node as the original words it: a timeout has no words there.
+/// Returns the error of a node as in the original, where a timeout has no message.
 fn error_text(fault: &sinew_protocol::Fault) -> &str {
     if sinew_engine::is_attempt_timeout(&fault.code) { "" } else { &fault.message }
 }
 
-/// The result object: status, sequence, nodes, error, and what it cost.
+/// Returns the result object: status, sequence, nodes, error and cost.
 pub(super) fn result(ctx: &AdapterContext<'_>, succeeded: bool) -> Value {
     let acts = 0..ctx.state.acts.len() as ActivationId;
     let waits = acts
@@ -182,14 +184,15 @@ pub(super) fn result(ctx: &AdapterContext<'_>, succeeded: bool) -> Value {
     })
 }
 
-/// When the run ended, or how far it is; what agents say after the end does not prolong it.
+/// Returns the end of the execution, or its current time; reports of agents after the end do not
+/// extend it.
 fn ended_at(ctx: &AdapterContext<'_>) -> Time {
     let last = ctx.state.acts.iter().filter_map(|act| act.ended_at).max();
     last.filter(|_| ctx.outcome().is_some()).unwrap_or(ctx.state.at)
 }
 
-/// Completed activations in the order in which they ended. One at a time runs, so that is the order they began in,
-/// except for those that waited.
+/// Returns the completed activations in the order in which they ended. Only one runs at a time, so
+/// this is also their start order, except for those that waited.
 fn sequence(ctx: &AdapterContext<'_>) -> Vec<ActivationId> {
     let ended = |act: &ActivationId| ctx.act(*act).end.is_some_and(|end| end == ActivationEnd::Succeeded);
     let mut acts: Vec<ActivationId> = (0..ctx.state.acts.len() as ActivationId).filter(ended).collect();
@@ -237,7 +240,7 @@ fn node_result(ctx: &AdapterContext<'_>, act: ActivationId) -> Value {
     seen
 }
 
-/// The ports that fired. Data that a FLOW node only passes on is left out: its decision counts.
+/// Returns the ports that fired. Omits data that a FLOW node only passes on: its decision counts.
 fn decided(node: &PlanNode, output: &Value) -> Value {
     let mut ports = output.clone();
     if node.kind.starts_with("FLOW.") {
@@ -250,7 +253,7 @@ fn decided(node: &PlanNode, output: &Value) -> Value {
     ports
 }
 
-/// Tokens an activation used, wherever its agent reports them.
+/// Returns the tokens that an activation used, in any place where its agent reports them.
 fn tokens(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<Value> {
     let reply = ctx.act(act).last_reply()?.result.as_ref().ok()?;
     let ports = adapter::ports_of(kind_of(ctx, act), &reply.output);
@@ -269,7 +272,7 @@ fn tokens(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<Value> {
     })
 }
 
-/// A whole number stays one.
+/// Converts a number to JSON and keeps integers as integers.
 fn whole(number: f64) -> Value {
     #[expect(clippy::cast_possible_truncation, reason = "a whole number that i64 holds")]
     let whole = (number.fract() == 0.0 && number.abs() < 1e15).then_some(number as i64);

@@ -1,4 +1,4 @@
-//! Templates and conditions of configurations, held against what earlier nodes give.
+//! Checks of templates and conditions against the outputs of earlier nodes.
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;
@@ -11,9 +11,9 @@ use sinew_source::{Diagnostic, Span, hint_for};
 use super::model::{TeamConnection, TeamFile, TeamNode};
 use super::spec::{NodeSpec, OutputShape, SpecRegistry};
 
-/// A reference names a node or member that is not there.
+/// A reference names a missing node or field.
 const UNKNOWN_REFERENCE: &str = code::EXPRESSION_READS_UNKNOWN_PATH.as_str();
-/// Members of a standard message.
+/// Fields of a standard message.
 const STANDARD_MEMBERS: [&str; 5] = ["content", "metadata", "format_type", "source_node", "timestamp"];
 
 /// `$json.member`, `$input.result.member`, `$node["name"].result.member`, `$node["name"]`.
@@ -30,7 +30,7 @@ struct NodeInputs<'a> {
     arriving: BTreeMap<&'a str, Vec<&'a TeamConnection>>,
 }
 
-/// Reports references to nodes and members that are not there, and templates that are not closed.
+/// Reports references to missing nodes and fields, and templates that are not closed.
 pub(super) fn check(file: &TeamFile, registry: &SpecRegistry, found: &mut Vec<Diagnostic>) {
     let mut named = BTreeMap::new();
     for node in file.nodes.iter().rev() {
@@ -118,7 +118,7 @@ impl NodeInputs<'_> {
         }
     }
 
-    /// Returns the members of what each connection brings as it is; `None` for what is not known.
+    /// Returns the fields of the unconverted input from each connection; `None` for unknown ones.
     fn arriving_members(&self, node: &TeamNode) -> Vec<Option<Map<String, Value>>> {
         let connections = self.arriving.get(node.id.as_str()).map(Vec::as_slice).unwrap_or_default();
         let of = |connection: &&TeamConnection| {
@@ -128,7 +128,7 @@ impl NodeInputs<'_> {
         connections.iter().map(of).collect()
     }
 
-    /// Returns the members of a node's output at `result`, if its spec is the whole truth about them.
+    /// Returns the fields of a node's output at `result`, if its spec defines all of them.
     fn members_of(&self, node: &TeamNode) -> Option<Map<String, Value>> {
         let known = matches!(node.kind.as_str(), "AI_AGENT" | "ACTION" | "EXTERNAL_ACTION")
             || (node.kind == "FLOW" && node.subtype == "IF");
@@ -152,7 +152,7 @@ fn check_member(
     place: Span,
     found: &mut Vec<Diagnostic>,
 ) {
-    // `$node["x"].true.data` names a port; the shape says nothing about ports.
+    // `$node["x"].true.data` names a port; the shape does not describe ports.
     let is_known = members.keys().any(|known| known.eq_ignore_ascii_case(member));
     if is_known || matches!(member, "true" | "false" | "result" | "completed" | "iteration") {
         return;

@@ -1,4 +1,4 @@
-//! Contracts of nodes: what their specs say of inputs and outputs, checked at load and at run time.
+//! Contracts of nodes: declared types of inputs and outputs, checked at load and at run time.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -9,13 +9,13 @@ use super::adapter;
 use super::lower::{PlanRules, TeamNodeData};
 use super::spec::NodeSpec;
 
-/// Most violations that one activation reports.
+/// Maximum number of violations that one activation reports.
 const MAX_VIOLATIONS: usize = 16;
 
-/// Treatment of an input or output that breaks its contract.
+/// Treatment of an input or output that violates its contract.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SchemaChecks {
-    /// It is told and counted; the node runs on.
+    /// The violation is reported and counted; the node continues.
     #[default]
     Warn,
     /// The node fails.
@@ -25,7 +25,7 @@ pub(super) enum SchemaChecks {
 }
 
 impl SchemaChecks {
-    /// Reads the choice from its word in a file or plan.
+    /// Reads the choice by its name in a file or plan.
     pub(super) fn of_word(word: &str) -> Option<Self> {
         match word {
             "warn" => Some(Self::Warn),
@@ -35,7 +35,7 @@ impl SchemaChecks {
         }
     }
 
-    /// Returns the word of the choice.
+    /// Returns the name of the choice.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Warn => "warn",
@@ -49,13 +49,13 @@ impl SchemaChecks {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct NodeContract {
-    /// Members that an input must have.
+    /// Required fields of an input.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) required: Vec<String>,
-    /// Types of members of an input.
+    /// Types of the fields of an input.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub(super) input: Map<String, Value>,
-    /// Types of members of an output.
+    /// Types of the fields of an output.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub(super) output: Map<String, Value>,
 }
@@ -77,7 +77,7 @@ impl NodeContract {
         }
     }
 
-    /// Whether there is nothing to check.
+    /// Returns whether there is nothing to check.
     pub(super) fn is_empty(&self) -> bool {
         self.required.is_empty() && self.input.is_empty() && self.output.is_empty()
     }
@@ -87,7 +87,7 @@ fn is_checked(kind: &str) -> bool {
     matches!(kind, "string" | "integer" | "number" | "float" | "boolean" | "object" | "array")
 }
 
-/// Whether a value is of a type of the specs. Null stands for a value that is not given.
+/// Returns whether a value has a type of the specs. Null represents a missing value.
 pub(super) fn is_of_type(value: &Value, kind: &str) -> bool {
     match kind {
         _ if value.is_null() => true,
@@ -101,7 +101,7 @@ pub(super) fn is_of_type(value: &Value, kind: &str) -> bool {
     }
 }
 
-/// One member that breaks a contract.
+/// One field that violates a contract.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ContractViolation {
     /// `input` or `output`.
@@ -111,7 +111,7 @@ pub(super) struct ContractViolation {
 }
 
 impl ContractViolation {
-    /// Returns the violation as people and programs see it.
+    /// Returns the violation as JSON for people and programs.
     pub(super) fn to_json(&self, node: &str) -> Value {
         json!({ "node": node, "side": self.side, "member": self.member, "problem": self.problem })
     }
@@ -131,7 +131,7 @@ fn typed(side: &'static str, types: &Map<String, Value>, value: &Value, found: &
     }
 }
 
-/// Returns what is wrong with the input of a node.
+/// Returns the violations in the input of a node.
 pub(super) fn input_violations(extra: &TeamNodeData, input: &Value) -> Vec<ContractViolation> {
     let mut found = Vec::new();
     let given = |member: &str| {
@@ -139,7 +139,7 @@ pub(super) fn input_violations(extra: &TeamNodeData, input: &Value) -> Vec<Contr
             || extra.configurations.contains_key(member)
             || extra.input_params.contains_key(member)
     };
-    // A list of several inputs is for the node to look through.
+    // A list of several inputs is not checked: the node searches it.
     if !input.is_array() {
         let missing = extra.contract.required.iter().filter(|member| !given(member));
         found.extend(missing.map(|member| ContractViolation {
@@ -153,9 +153,9 @@ pub(super) fn input_violations(extra: &TeamNodeData, input: &Value) -> Vec<Contr
     found
 }
 
-/// Returns what is wrong with the payload that a node gave at `result`.
+/// Returns the violations in the payload of a node at `result`.
 pub(super) fn output_violations(extra: &TeamNodeData, payload: &Value) -> Vec<ContractViolation> {
-    // An agent's text may be anything: its answer is taken as it is.
+    // An agent's answer may have any shape, so it is not checked.
     if extra.kind == "AI_AGENT" {
         return Vec::new();
     }
@@ -165,7 +165,7 @@ pub(super) fn output_violations(extra: &TeamNodeData, payload: &Value) -> Vec<Co
     found
 }
 
-/// Returns all violations of an activation, as far as they can be told from what was recorded.
+/// Returns all violations of an activation that the recorded data shows.
 pub(super) fn violations_of(ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<Value> {
     let node = ctx.node_of(act);
     let Ok(extra) = adapter::extra(node) else { return Vec::new() };

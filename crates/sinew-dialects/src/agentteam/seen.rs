@@ -1,11 +1,11 @@
-//! Conditions of a node as people read them afterwards, with the values that they named.
+//! Evaluated conditions of a node, with the values that they used, for people.
 
 use sinew_engine::{BoundValue, SeenCondition};
 
 use super::expr::ExpressionScope;
 use super::lower::TeamNodeData;
 
-/// Members of configurations that hold a condition, by the kind that people read.
+/// Fields of configurations that contain a condition, by the displayed kind.
 const CONDITIONS: [(&str, &str); 5] = [
     ("condition_expression", "condition"),
     ("condition", "condition"),
@@ -13,12 +13,12 @@ const CONDITIONS: [(&str, &str); 5] = [
     ("filter_condition", "condition"),
     ("switch_value", "switch"),
 ];
-/// Members that a switch looks at, beside its own.
+/// Further fields whose value a switch compares.
 const SWITCHED: [&str; 2] = ["value", "expression"];
-/// Values of one condition.
+/// Maximum number of values of one condition.
 const MAX_BOUND: usize = 20;
 
-/// Returns the conditions of a node of the flow.
+/// Returns the conditions of a FLOW node.
 pub(super) fn conditions(extra: &TeamNodeData, scope: &ExpressionScope) -> Vec<SeenCondition> {
     let is_switch = extra.subtype == "SWITCH";
     let switched = SWITCHED.iter().filter(|_| is_switch).map(|key| (*key, "switch"));
@@ -44,14 +44,14 @@ fn seen(scope: &ExpressionScope, text: &str, kind: &'static str) -> SeenConditio
     }
 }
 
-/// Paths in a condition, each once: words with a dollar sign in front, and `input`.
+/// Returns the paths in a condition, each once: words that start with a dollar sign, and `input`.
 fn paths_in(text: &str) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     let mut rest = text;
     while let Some(begin) = rest.find(|c: char| c == '$' || c.is_alphanumeric() || "\"'".contains(c)) {
         rest = &rest[begin..];
         let length = match rest.chars().next() {
-            // A text is not a path, whatever is in it.
+            // A string literal is not a path, whatever it contains.
             Some(quote @ ('"' | '\'')) => rest[1..].find(quote).map_or(rest.len(), |end| end + 2),
             _ => path_length(rest),
         };
@@ -65,7 +65,8 @@ fn paths_in(text: &str) -> Vec<String> {
     paths
 }
 
-/// Bytes of a path or word at the begin of a text: names, dots, and keys in brackets.
+/// Returns the length of the path or word at the start of a string, in bytes: names, dots, and keys
+/// in brackets.
 fn path_length(text: &str) -> usize {
     let mut length = 0;
     while let Some(c) = text[length..].chars().next() {

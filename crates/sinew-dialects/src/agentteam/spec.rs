@@ -1,7 +1,7 @@
-//! Node specs: what a type of node takes and gives, and how outputs are shaped by it.
+//! Node specs: inputs and outputs of a node type, and the shaping of outputs by them.
 //!
-//! The built-in registry is `specs.json`. A workflow adds to it under `specs`: an object of `TYPE.SUBTYPE` to a spec, or
-//! paths of files that hold such objects.
+//! The built-in registry is `specs.json`. A workflow extends it under `specs`: an object of
+//! `TYPE.SUBTYPE` to a spec, or paths of files with such objects.
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;
@@ -14,22 +14,22 @@ use sinew_source::{Diagnostic, Node};
 /// Specs by `TYPE.SUBTYPE`.
 pub(super) type SpecRegistry = BTreeMap<String, NodeSpec>;
 
-/// Inputs, outputs and settings of a type of node.
+/// Inputs, outputs and settings of a node type.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct NodeSpec {
     /// One line for people.
     #[serde(default)]
     pub(super) description: String,
-    /// Settings: schema-like objects by name; `required: true` marks those that must be there.
+    /// Settings: schema-like objects by name; `required: true` marks required ones.
     #[serde(default)]
     pub(super) configurations: Map<String, Value>,
-    /// Members of an input, as above.
+    /// Fields of an input, in the same form.
     #[serde(default)]
     pub(super) input_params: Map<String, Value>,
-    /// The members of an output with their defaults; none = outputs pass as they are.
+    /// Fields of an output with their defaults; `None` = outputs are passed on unchanged.
     #[serde(default)]
     pub(super) output_params: Option<Map<String, Value>>,
-    /// Ports an output may leave at.
+    /// Ports of an output.
     #[serde(default = "result_only")]
     pub(super) ports: Vec<String>,
 }
@@ -38,31 +38,31 @@ fn result_only() -> Vec<String> {
     vec!["result".to_owned()]
 }
 
-/// How outputs of a node are shaped, as the plan keeps it: defaults by member, none = pass as they are.
+/// Shape of a node's outputs in the plan: defaults by field, `None` = passed on unchanged.
 pub(super) type OutputShape = Option<Map<String, Value>>;
 
 static BUILT_IN: LazyLock<SpecRegistry> =
     LazyLock::new(|| serde_json::from_str(include_str!("specs.json")).unwrap_or_default());
 
-/// The built-in specs.
+/// Returns the built-in specs.
 pub(super) fn built_in() -> &'static SpecRegistry {
     &BUILT_IN
 }
 
 impl NodeSpec {
-    /// The shape of its outputs, with values where the registry has schema objects.
+    /// Returns the shape of its outputs, with values in place of the registry's schema objects.
     pub(super) fn shape(&self) -> OutputShape {
         let members = self.output_params.as_ref()?;
         Some(members.iter().map(|(key, value)| (key.clone(), default_of(value))).collect())
     }
 
-    /// Settings that must be there.
+    /// Returns the required settings.
     pub(super) fn required(members: &Map<String, Value>) -> impl Iterator<Item = &str> {
         let required = |value: &Value| value.get("required").and_then(Value::as_bool).unwrap_or(false);
         members.iter().filter(move |(_, value)| required(value)).map(|(key, _)| key.as_str())
     }
 
-    /// A spec as files write it: `"*"`, `{output_params: …}` or just the defaults.
+    /// Reads a spec in the form of a file: `"*"`, `{output_params: …}` or just the defaults.
     fn of(value: &Value) -> Result<Self, String> {
         const MEMBERS: [&str; 5] =
             ["output_params", "configurations", "input_params", "ports", "description"];
@@ -79,7 +79,7 @@ impl NodeSpec {
     }
 }
 
-/// The value an entry of a spec stands for: its default, else what is empty in its type.
+/// Returns the value of an entry of a spec: its default, or else the empty value of its type.
 pub(super) fn default_of(entry: &Value) -> Value {
     let Some(members) = entry.as_object() else { return entry.clone() };
     let kind = members.get("type").and_then(Value::as_str).unwrap_or_default();
@@ -95,7 +95,7 @@ pub(super) fn default_of(entry: &Value) -> Value {
     members.get("default").cloned().unwrap_or(empty)
 }
 
-/// The payload of one port, as the spec wants it.
+/// Shapes the payload of one port by the spec.
 pub(super) fn shape(shape: &OutputShape, payload: &Value) -> Value {
     let Some(members) = shape else { return payload.clone() };
     let shaped = members.iter().map(|(key, default)| {
@@ -108,13 +108,13 @@ pub(super) fn shape(shape: &OutputShape, payload: &Value) -> Value {
     Value::Object(shaped.collect())
 }
 
-/// Members of a trigger's output that hold what a person said.
+/// Fields of a trigger's output that contain the person's message.
 const SAID_MEMBERS: [&str; 2] = ["message", "trigger_message"];
 
-/// The data that started a workflow, with the defaults of the trigger's spec for what is missing.
+/// Returns the data that started a workflow, completed with the defaults of the trigger's spec.
 ///
-/// Nothing of the data is taken away: the first node reads it. Where the spec has a member for a message and the data has
-/// none, the message is what is found in the data.
+/// No data is removed, because the first node reads it. If the spec has a message field and the
+/// data does not, the message is extracted from the data.
 pub(super) fn shape_trigger(shape: &OutputShape, data: &Value) -> Value {
     let mut members = shape.clone().unwrap_or_default();
     let said = super::message::trigger_message(data);
@@ -131,7 +131,7 @@ pub(super) fn shape_trigger(shape: &OutputShape, data: &Value) -> Value {
     Value::Object(members)
 }
 
-/// The built-in specs with those of the file.
+/// Returns the built-in specs extended by those of the file.
 pub(super) fn registry(
     root: &Node,
     read: &dyn Fn(&str) -> Result<Vec<u8>, String>,

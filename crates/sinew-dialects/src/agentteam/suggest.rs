@@ -1,4 +1,4 @@
-//! Templates of conversion functions: what a connection without one could convert.
+//! Suggestions of conversion functions for connections without one.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use sinew_source::Document;
 use super::model::{self, TeamConnection, TeamFile, TeamNode};
 use super::spec::{self, NodeSpec, SpecRegistry};
 
-/// Names that stand for the same thing, by the member that is wanted.
+/// Synonyms of field names, by the required field.
 const SYNONYMS: [(&str, &[&str]); 5] = [
     ("message", &["message", "content", "text", "response", "output", "trigger_message", "data"]),
     ("user_prompt", &["user_prompt", "message", "content", "text", "trigger_message", "response", "data"]),
@@ -22,18 +22,18 @@ const SYNONYMS: [(&str, &[&str]); 5] = [
 pub struct ConversionSuggestion {
     /// Id of the connection.
     pub connection: String,
-    /// Node that it leaves.
+    /// Source node.
     pub from: String,
-    /// Node that it enters.
+    /// Target node.
     pub to: String,
     /// The function, for `conversion_function`.
     pub function: String,
-    /// Members that the node needs and that nothing of the source looks like.
+    /// Fields that the node requires and that resemble no field of the source.
     pub open: Vec<String>,
 }
 
-/// Suggests a function for each connection without one whose target says what it takes. `wanted` is the id of one
-/// connection; that one gets a suggestion even if it has a function.
+/// Suggests a function for each connection without one whose target declares its input. `wanted` is
+/// the id of one connection, which gets a suggestion even if it has a function.
 pub fn suggest_conversions(
     document: &Document,
     wanted: Option<&str>,
@@ -93,7 +93,7 @@ fn suggestion(
     })
 }
 
-/// A name as a Python text.
+/// Formats a name as a Python string literal.
 fn quoted(name: &str) -> String {
     Value::from(name).to_string()
 }

@@ -1,4 +1,4 @@
-//! Every case of the dialect, and what the cases do not say.
+//! All cases of the dialect, and rules that the cases do not cover.
 
 use serde_json::{Map, Value, json};
 use sinew_engine::{EngineInput, ExecutionMode, TaskReply, TaskRequest};
@@ -13,7 +13,7 @@ use super::{AgentTeam, human, message};
 use crate::Dialect;
 use crate::testing::{Bench, Stubbed, judge, lower};
 
-/// Node runners of a case; every call is one try.
+/// Node runners of a case; every call is one attempt.
 fn stub(stubs: &Value) -> impl FnMut(&str, &TaskRequest) -> Stubbed + '_ {
     let mut tries: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
     move |node, ask| {
@@ -37,7 +37,7 @@ fn stub(stubs: &Value) -> impl FnMut(&str, &TaskRequest) -> Stubbed + '_ {
     }
 }
 
-/// The workflow of a case with its specs in it.
+/// Returns the workflow of a case with its specs.
 fn workflow(case: &Value) -> Value {
     let mut workflow = case["workflow"].clone();
     let usual = json!({ "TRIGGER.MANUAL": "*", "ACTION.DATA_TRANSFORMATION": "*" });
@@ -68,7 +68,7 @@ pub(super) fn run(case: &Value) -> Result<(Vec<Value>, Bench), Diagnostics> {
     Ok((natives, bench))
 }
 
-/// Returns the seen members that are wanted.
+/// Returns the seen fields that are wanted.
 fn seen_of(seen: &Value, want: &Value) -> Value {
     match (seen, want) {
         (Value::Object(seen), Value::Object(want)) => {
@@ -188,7 +188,7 @@ fn recorded_classifications() {
     });
 }
 
-/// A workflow in short form: nodes `id:TYPE.SUBTYPE`, connections `a>b` or `a.port>b`.
+/// Returns a workflow in short form: nodes `id:TYPE.SUBTYPE`, connections `a>b` or `a.port>b`.
 pub(super) fn graph(nodes: &str, connections: &str) -> Value {
     let nodes = nodes.split_whitespace().map(|node| {
         let (id, kind) = node.split_once(':').unwrap();
@@ -206,7 +206,7 @@ pub(super) fn graph(nodes: &str, connections: &str) -> Value {
 pub(super) const T: &str = "t:TRIGGER.MANUAL";
 const ALL: &str = "*";
 
-/// A case whose specs let everything pass.
+/// Returns a case whose specs accept everything.
 pub(super) fn case(nodes: &str, connections: &str, stubs: &Value, change: impl Fn(&mut Value)) -> Value {
     let mut workflow = graph(nodes, connections);
     change(&mut workflow);

@@ -1,4 +1,4 @@
-//! A conversion function on trial: what it makes of sample data, without running the workflow.
+//! Trial of a conversion function: its result for sample data, without running the workflow.
 
 use serde_json::Value;
 use sinew_script::ScriptError;
@@ -8,58 +8,59 @@ use super::convert::{self, ConversionResult};
 use super::model;
 use crate::script_span::place_in;
 
-/// Result of the function of one connection over a sample.
+/// Result of a connection's function for a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConversionTrial {
     /// Id of the connection.
     pub connection: String,
     /// Argument of the function.
     pub argument: Value,
-    /// Value that would travel on: the result, or the sample itself if the function raised; none if the run would fail.
+    /// Value that would be passed on: the result, or the sample itself if the function raised;
+    /// `None` if the execution would fail.
     pub value: Option<Value>,
-    /// Why the function gave no result.
+    /// The reason why the function returned no result.
     pub error: Option<ConversionFailure>,
 }
 
 impl ConversionTrial {
-    /// Whether the sample travels on as it is, because the function raised.
+    /// Returns whether the sample is passed on unchanged because the function raised.
     pub fn fell_back(&self) -> bool {
         self.error.is_some() && self.value.is_some()
     }
 }
 
-/// Why a conversion function gave no result.
+/// The reason why a conversion function returned no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{0}", script.message)]
 pub struct ConversionFailure {
-    /// Error with line and column in the function's own text.
+    /// Error with line and column in the function's source.
     pub script: ScriptError,
-    /// That line in the file.
+    /// Span of that line in the file.
     pub span: Span,
 }
 
-/// Why there is nothing to try. Code `SINEW-2306`.
+/// The reason why no function was called. Code `SINEW-2306`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrialRefusal {
     /// No connection has this id.
     #[error("there is no connection '{id}'")]
     Unknown {
-        /// The id that was asked for.
+        /// The requested id.
         id: String,
-        /// A known id that looks like it.
+        /// A similar known id.
         near: Option<String>,
         /// Ids of the connections that have a function.
         known: Vec<String>,
     },
-    /// The connection carries what it gets.
+    /// The connection passes its input on unchanged.
     #[error("connection '{0}' has no conversion function")]
     NoFunction(String),
 }
 
 /// Calls the conversion function of a connection with sample data.
 ///
-/// The sample is the payload that leaves the port. A whole argument `{value, output, data}` is taken as it is meant:
-/// its `value` is the payload. Other errors of the file do not matter here.
+/// The sample is the payload that leaves the port. From a complete argument `{value, output,
+/// data}`, its `value` is used as the payload. Other errors of the file are ignored.
 pub fn try_conversion(
     document: &Document,
     id: &str,
@@ -91,7 +92,7 @@ pub fn try_conversion(
     })
 }
 
-/// The payload in a sample.
+/// Returns the payload in a sample.
 fn payload(sample: &Value) -> &Value {
     let whole = sample.as_object().is_some_and(|members| {
         members.len() == 3 && ["value", "output", "data"].iter().all(|key| members.contains_key(*key))
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_raises_falls_back_and_says_where() {
-        // Function, line in it, and the text of the file from the place on.
+        // Function, line in it, and the text of the file from the span on.
         let check = |function: &str, line: u32, start: &str| {
             let text = text_of(function);
             let trial = try_conversion(&document(&text), "c1", &json!({"x": 1})).unwrap();

@@ -1,4 +1,4 @@
-//! Checks before anything runs: ids, cycles, specs, conversions, and contracts between connected nodes.
+//! Checks before execution: ids, cycles, specs, conversions, and contracts between connected nodes.
 
 use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,12 +13,12 @@ use super::spec::{NodeSpec, SpecRegistry};
 use super::{expr, operand_check, references, schema};
 use crate::script_span::place_in;
 
-/// Fields of several names are looked through for a prompt.
+/// A prompt is searched for in fields of several names.
 const LEGACY_EXTRACTION: &str = code::PROMPT_FIELD_NAMES_TRIED.as_str();
-/// The original's own name for what is wrong with a file.
+/// The original's name for an invalid file.
 const INVALID: &str = "WorkflowValidationError";
 
-/// Checks a file that was read; everything that is wrong with it is reported.
+/// Checks a parsed file and reports all errors.
 pub(super) fn check(
     file: &TeamFile,
     registry: &SpecRegistry,
@@ -69,7 +69,7 @@ pub(super) fn check(
     check_legacy_extraction(file, &ids, found);
 }
 
-/// Tells once for a file that agents look for their prompt in fields of several names.
+/// Reports once per file that agents search for their prompt in fields of several names.
 fn check_legacy_extraction(file: &TeamFile, ids: &BTreeMap<&str, &TeamNode>, found: &mut Vec<Diagnostic>) {
     let extracts = |connection: &&TeamConnection| {
         let to = ids.get(connection.to.as_str());
@@ -90,7 +90,7 @@ fn check_legacy_extraction(file: &TeamFile, ids: &BTreeMap<&str, &TeamNode>, fou
     }
 }
 
-/// Members that functions try beside those of a spec: names that older nodes used.
+/// Fields that functions read in addition to those of a spec: names that older nodes used.
 const KNOWN_READS: [&str; 10] =
     ["response", "output", "content", "message", "text", "data", "result", "value", "parsed_json", "model"];
 
@@ -98,7 +98,7 @@ fn invalid(message: String, span: Span) -> Diagnostic {
     Diagnostic::error(code::AGENT_TEAM_WORKFLOW_WRONG_SHAPE.as_str(), message).at(span).sub_code(INVALID)
 }
 
-/// Adds the nearest known word as a hint, unless there are many findings already.
+/// Adds the nearest known name as a hint, unless there are many findings already.
 fn near<'a>(
     finding_count: usize,
     diagnostic: Diagnostic,
@@ -171,12 +171,13 @@ fn check_node(
     }
 }
 
-/// Ids of nodes that belong to agents; they and their connections are not part of the graph.
+/// Returns the ids of nodes that belong to agents; they and their connections are not part of the
+/// graph.
 pub(super) fn attached(file: &TeamFile) -> BTreeSet<&str> {
     file.nodes.iter().flat_map(|node| &node.attached).map(|(id, _)| id.as_str()).collect()
 }
 
-/// Kahn's algorithm over what is part of the graph.
+/// Detects cycles with Kahn's algorithm over the graph.
 fn has_cycle(file: &TeamFile) -> bool {
     let attached = attached(file);
     let mut degrees: BTreeMap<&str, usize> = file
@@ -251,7 +252,8 @@ fn check_conversion(
     }
 }
 
-/// Compares what a node gives with what the next one needs, as far as the specs say.
+/// Compares the output of a node with the required input of the next one, as far as the specs
+/// declare them.
 fn check_contract(
     file: &TeamFile,
     connection: &TeamConnection,
@@ -280,7 +282,8 @@ fn check_contract(
     check_reads(connection, from, &sample, found);
     let sample = match &connection.conversion {
         None => sample,
-        // A trial with what is empty: most exceptions say nothing, its keys and their types do.
+        // A trial with empty values: most exceptions are meaningless, but the keys and types of a
+        // result are not.
         Some(source) => match convert::convert_with(source, file.argument, &sample) {
             Ok(ConversionResult::Value(value)) => value,
             Ok(ConversionResult::Raised(error)) => {
@@ -333,17 +336,18 @@ fn check_contract(
     }
 }
 
-/// Whether an exception over a sample says that the function does not fit the types. A sample has nothing but empty
-/// values, so what is missing in it says nothing.
+/// Returns whether an exception for a sample shows that the function does not fit the types. A
+/// sample contains only empty values, so errors about missing values are meaningless.
 fn breaks_types(error: &sinew_script::ScriptError) -> bool {
     let exception = error.exception.as_deref().unwrap_or_default();
     matches!(exception, "TypeError" | "AttributeError") && !error.message.contains("NoneType")
 }
 
-/// Warns of a member that a function reads and that looks like one of those that the node gives, but is none.
+/// Warns about a field that a function reads and that resembles a field of the node's output but
+/// does not exist.
 fn check_reads(connection: &TeamConnection, from: &TeamNode, gives: &Value, found: &mut Vec<Diagnostic>) {
     let (Some(source), Some(members)) = (&connection.conversion, gives.as_object()) else { return };
-    // A trigger gives whatever started the workflow.
+    // A trigger outputs any data that started the workflow.
     if from.kind == "TRIGGER" {
         return;
     }

@@ -1,4 +1,4 @@
-//! Conversions are run beside their sources, with the same answers of agents.
+//! Conversions run alongside their sources, with the same answers of agents.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,10 +11,10 @@ use super::to_sam;
 use crate::testing::{Bench, Stubbed, lower};
 use crate::{Dialect, LowerOptions, by_name, detect};
 
-/// Random workflows of each dialect.
+/// Number of random workflows of each dialect.
 const SEEDS: u64 = 200;
 
-/// Numbers that look random and are the same for the same seed (splitmix64).
+/// Pseudorandom numbers, the same for the same seed (splitmix64).
 struct Dice(u64);
 
 impl Dice {
@@ -39,15 +39,16 @@ fn dialect(name: &str) -> &'static dyn Dialect {
     by_name(name).unwrap()
 }
 
-/// The plan of a converted document.
+/// Returns the plan of a converted document.
 fn converted(document: &Value) -> Plan {
     lower(dialect("sam"), document).unwrap_or_else(|found| panic!("{found}\n{document:#}")).plan
 }
 
-/// Agents that were asked, each with its input and instruction, and the output of the execution.
+/// The called agents, each with its input and instruction, and the output of the execution.
 type AgentView = (Vec<(String, Value, String)>, Option<Value>);
 
-/// A run as agents see it: who was asked, with what input and instruction. The output, too, if it succeeded.
+/// Runs a workflow and returns its calls with their inputs and instructions, and its output if it
+/// succeeded.
 fn run(
     plan: Plan,
     dialect: &dyn Dialect,
@@ -57,7 +58,7 @@ fn run(
     run_to_end(plan, dialect, input, answer).expect("it succeeds")
 }
 
-/// The same; `None` if the run fails.
+/// Runs a workflow in the same way; `None` if the execution fails.
 fn run_to_end(
     plan: Plan,
     dialect: &dyn Dialect,
@@ -85,7 +86,8 @@ fn run_to_end(
     Some((asked, outcome.output.as_deref().cloned()))
 }
 
-/// A plan of `sam` becomes a file that lowers to the same plan, so it runs the same way.
+/// Checks that a plan of `sam` becomes a file that lowers to the same plan, so that it runs in the
+/// same way.
 fn comes_back(plan: &Plan) {
     let sam = dialect("sam");
     let converted_file = to_sam(plan, sam).expect("sam can be said in sam");
@@ -197,13 +199,13 @@ fn random_sam_workflows_come_back_and_run_the_same() {
     }
 }
 
-/// A random canvas: mostly a tree, now and then with something that `sam` cannot say.
+/// Returns a random canvas: mostly a tree, sometimes with a construct that `sam` cannot express.
 fn random_canvas(dice: &mut Dice) -> Value {
     let mut nodes = vec![
         json!({ "id": "s", "type": "start", "data": { "initialInput": *dice.pick(&["", "Hello", "ERR 5"]) } }),
     ];
     let mut connections = Vec::new();
-    // Places where something may follow: node and handle.
+    // Positions of possible successors: node and handle.
     let mut ends: Vec<(String, String)> = vec![("s".into(), "output".into())];
     for n in 0..2 + dice.roll(6) {
         let id = format!("n{n}");
@@ -318,7 +320,8 @@ fn random_chains_of_instructions_ask_the_same_or_are_refused() {
     assert!(same > SEEDS / 3, "only {same} of {SEEDS} were converted");
 }
 
-/// A random graph of agents and conditionals, now and then with something that `sam` cannot say.
+/// Returns a random graph of agents and conditionals, sometimes with a construct that `sam` cannot
+/// express.
 fn random_graph(dice: &mut Dice) -> Value {
     let mut nodes = vec![json!({ "id": "cs", "type": "chat-start", "data": { "_label": "Start" } })];
     let mut edges = Vec::new();
@@ -370,7 +373,7 @@ fn random_graph(dice: &mut Dice) -> Value {
         ends.push((id.clone(), "output"));
         agents.push(id);
     }
-    // A condition that opens for nothing is refused, so most of them open for an agent.
+    // A condition without a target is rejected, so most of them lead to an agent.
     for (n, (from, _)) in ends.iter().filter(|(_, handle)| *handle == "true").enumerate() {
         let id = format!("t{n}");
         edges.push(
@@ -401,7 +404,7 @@ fn random_graphs_ask_the_same_or_are_refused() {
                 json!({ "response": word })
             };
             let input = json!({ "message": message, "count": count, "nested": { "flag": true } });
-            // An order of values that have none fails the node there.
+            // Comparing values without an order fails the node there.
             let Some(before) = run_to_end(plan.clone(), covalt, &input, &answer) else { continue };
             let after = run(again.clone(), sam, &input, &answer);
             let asked = |all: &[(String, Value, String)]| -> Vec<(String, String)> {
@@ -422,7 +425,8 @@ fn random_graphs_ask_the_same_or_are_refused() {
     assert!(same > 30, "only {same} runs were compared");
 }
 
-/// A random team: a tree of agents under a trigger, now and then with something that `sam` cannot say.
+/// Returns a random team: a tree of agents under a trigger, sometimes with a construct that `sam`
+/// cannot express.
 fn random_team(dice: &mut Dice) -> Value {
     let mut nodes = vec![json!({ "id": "t", "name": "start", "type": "TRIGGER", "subtype": "MANUAL" })];
     let mut connections = Vec::new();
@@ -495,7 +499,7 @@ fn random_teams_ask_the_same_or_are_refused() {
     assert!(same > SEEDS / 4, "only {same} of {SEEDS} were converted");
 }
 
-/// Edges that leave a choice, and why a conversion of it is refused.
+/// Edges that leave a choice, and the reason why its conversion is rejected.
 #[test]
 fn branches_that_lead_to_several_nodes_are_not_called_dead() {
     let several = |port: &str| format!("its branch '{port}' leads to several nodes, a sam case to one");
@@ -532,7 +536,7 @@ fn branches_that_lead_to_several_nodes_are_not_called_dead() {
     check(&[("true", "a"), ("condition-7", "b")], &[dead("condition-7")]);
 }
 
-/// Every example converts to a file that runs the same way, or is refused with a reason.
+/// Every example converts to a file that runs in the same way, or is rejected with a reason.
 #[test]
 fn examples_come_back_or_are_refused() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");

@@ -1,4 +1,4 @@
-//! Answers to the engine: the work of a node, its outputs, and their ways.
+//! Engine callbacks: the work of a node, its outputs, and their targets.
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;
@@ -24,12 +24,12 @@ use super::{NAME, cluster, executor, project, seen, template};
 /// A node failed.
 const FAILED: &str = code::COVALT_NODE_FAILED.as_str();
 
-/// Member with the outputs that a node gave before its error.
+/// Field with the outputs of a node before its error.
 pub(super) const PARTIAL: &str = "_partial";
-/// The run would reach a cycle of its flow.
+/// The execution would reach a cycle of its flow.
 const CYCLE_REACHED: &str = code::CYCLE_REACHED.as_str();
 
-/// The dialect as the engine sees it.
+/// The adapter of the dialect.
 pub(super) struct CovaltAdapter;
 
 impl Adapter for CovaltAdapter {
@@ -37,7 +37,8 @@ impl Adapter for CovaltAdapter {
         NAME
     }
 
-    /// Refuses a run that would reach a cycle; a run with an entry scope may leave it out.
+    /// Rejects an execution that would reach a cycle; an execution with an entry scope may exclude
+    /// it.
     fn admit(&self, plan: &Plan, input: Value) -> Result<Value, Fault> {
         let cycle = plan.extra.get("cycle").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         if cycle.is_empty() {
@@ -108,7 +109,7 @@ impl Adapter for CovaltAdapter {
             let port = ctx.plan().edge(edge).port.as_str();
             match port {
                 _ if emits(port) => Some(OutgoingToken::port(edge)),
-                // The data spine's other name.
+                // Another name of the data spine.
                 "data" | "model" if emits("output") && (port == "data" || is_model(ctx, act)) => {
                     Some(OutgoingToken::given(edge, output.value["output"].clone()))
                 }
@@ -131,17 +132,17 @@ impl Adapter for CovaltAdapter {
     }
 }
 
-/// Whether the node hands on a reference to a model, at the socket `output` or `model`.
+/// Returns whether the node outputs a reference to a model, at the socket `output` or `model`.
 fn is_model(ctx: &AdapterContext<'_>, act: ActivationId) -> bool {
     ctx.node_of(act).kind == "model-selector"
 }
 
-/// Reads the data that the dialect keeps of a node.
+/// Reads the dialect's data of a node.
 pub(super) fn extra(node: &PlanNode) -> CanvasNodeData {
     CanvasNodeData::deserialize(&node.extra).unwrap_or_default()
 }
 
-/// Returns the output of a node that did not run: no value leaves.
+/// Returns the output of a node that did not run: it sends no value.
 fn silent() -> ActivationOutput {
     ActivationOutput::new(json!({}))
 }
@@ -151,12 +152,12 @@ fn output(outputs: Map<String, Value>) -> ActivationOutput {
     ActivationOutput { value: SharedJson::new(Value::Object(outputs)), ports }
 }
 
-/// Whether the node's errors travel on in place of its output.
+/// Returns whether the node's errors are passed on in place of its output.
 pub(super) fn continues(ctx: &AdapterContext<'_>, act: ActivationId) -> bool {
     ctx.node_of(act).extra["data"]["on_error"] == "continue"
 }
 
-/// A failed node: the run stops (and keeps what there is), or an error travels on.
+/// Fails a node: the execution stops (and keeps its outputs), or the error is passed on.
 fn fail(
     ctx: &AdapterContext<'_>,
     act: ActivationId,
@@ -178,7 +179,8 @@ fn fail(
     }
 }
 
-/// An error that an agent reported beside its result: as the member `error` of its outputs, or as an event.
+/// Returns an error that an agent reported in addition to its result: as the field `error` of its
+/// outputs, or as an event.
 pub(super) fn reported(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<String> {
     let reply = ctx.act(act).last_reply()?.result.as_ref().ok()?;
     let said =
@@ -187,12 +189,12 @@ pub(super) fn reported(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<St
     Some(crate::js::string(error))
 }
 
-/// Values that reached a node, with their types.
+/// Typed values that reached a node.
 #[derive(Default)]
 struct TypedInputs {
-    /// By handle; of two wires into one handle the last in the file counts.
+    /// By handle; if two wires end at one handle, the last in the file counts.
     own: Map<String, Value>,
-    /// Values for sockets of the nodes of its cluster, by node and handle.
+    /// Values for sockets of nodes in its cluster, by node and handle.
     inner: BTreeMap<String, Map<String, Value>>,
 }
 
@@ -238,17 +240,18 @@ fn inputs(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<TypedInputs, St
     Ok(inputs)
 }
 
-/// Reads the data that the dialect keeps of an edge.
+/// Reads the dialect's data of an edge.
 fn edge_data(edge: &PlanEdge) -> CanvasEdgeData {
     CanvasEdgeData::deserialize(&edge.extra).unwrap_or_default()
 }
 
-/// Edges of the flow that bring data, not the value of one parameter.
+/// Returns whether a flow edge carries data and not the value of one parameter.
 fn is_data_edge(edge: &PlanEdge) -> bool {
     !edge.attach && !edge_data(edge).socket
 }
 
-/// Whether the node is an agent of a graph without a flow: then it is asked what the person said.
+/// Returns whether the node is an agent of a graph without a flow; it then receives the person's
+/// message.
 fn is_lone_agent(ctx: &AdapterContext<'_>, node: NodeIndex) -> bool {
     let plan = ctx.plan();
     matches!(plan.node(node).kind.as_str(), "agent" | "droid-agent")
@@ -256,7 +259,7 @@ fn is_lone_agent(ctx: &AdapterContext<'_>, node: NodeIndex) -> bool {
         && !ctx.graph.in_edges(node).iter().any(|edge| is_data_edge(plan.edge(*edge)))
 }
 
-/// Whether only values of parameters reached a node that waits for data: its branch is dead.
+/// Returns whether only parameter values reached a node that waits for data: its branch is dead.
 fn is_starved(ctx: &AdapterContext<'_>, act: ActivationId) -> bool {
     let plan = ctx.plan();
     let one = ctx.act(act);
@@ -291,7 +294,8 @@ fn bind(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Str
         typed_inputs.iter().map(|(handle, value)| (handle.clone(), bare(value))).collect();
     let seen = VisibleValues { ctx, inputs: &inputs };
     let data = template::resolve(&extra.data, &extra.raw, &seen);
-    // Wires come before expressions, expressions before what is written; the data spine is not a parameter.
+    // Wires take precedence over expressions, and expressions over literals; the data spine is not
+    // a parameter.
     let mut params = data.clone();
     let wired = inputs.iter().filter(|(handle, _)| !matches!(handle.as_str(), "input" | "data"));
     params.extend(wired.map(|(handle, value)| (handle.clone(), value.clone())));
@@ -335,7 +339,8 @@ fn bind(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Str
     Ok(NodeDecision::Ask(Box::new(ask(node, &data, &params, &inputs, &built, &work.trigger))))
 }
 
-/// Returns the next step after the evaluation of a node's own code, or of the executors of its cluster.
+/// Returns the next step after the evaluation of a node's own code, or of the executors in its
+/// cluster.
 fn evaluated(ctx: &AdapterContext<'_>, act: ActivationId, reply: &Value) -> Result<NodeDecision, String> {
     let extra = extra(ctx.node_of(act));
     if let Some(code) = &extra.executor {
@@ -419,7 +424,7 @@ fn message_of(input: &Value) -> String {
     }
 }
 
-/// A value of a reply with its type: `{type?, value}` says so itself.
+/// Returns a value of a reply with its type: `{type?, value}` declares it.
 fn with_type(value: &Value) -> Value {
     match value {
         Value::Object(members)
@@ -431,14 +436,14 @@ fn with_type(value: &Value) -> Value {
     }
 }
 
-/// The ports a reply names: `{"outputs": {…}, "error"?}`.
+/// Returns the ports that a reply names: `{"outputs": {…}, "error"?}`.
 fn explicit(reply: &Value) -> Option<&Map<String, Value>> {
     let members = reply.as_object()?;
     let only = members.keys().all(|key| key == "outputs" || key == "error");
     members.get("outputs").filter(|_| only)?.as_object()
 }
 
-/// The tokens that an agent reports, in its reply or beside it.
+/// Returns the tokens that an agent reports, in its reply or separately.
 fn tokens_used(ctx: &AdapterContext<'_>, act: ActivationId, reply: &Value) -> Option<Value> {
     let beside = || ctx.act(act).last_reply()?.result.as_ref().ok().map(|reply| &reply.usage);
     let said = ["tokens_used", "usage", "token_usage"].iter().find_map(|key| reply.get(*key));
@@ -450,7 +455,7 @@ fn tokens_used(ctx: &AdapterContext<'_>, act: ActivationId, reply: &Value) -> Op
     is_told.then(|| used.clone())
 }
 
-/// Outputs by port, from a reply of any shape.
+/// Returns the outputs by port, from a reply of any shape.
 fn outputs_of(
     ctx: &AdapterContext<'_>,
     act: ActivationId,
@@ -505,7 +510,7 @@ fn outputs_of(
     Ok(Map::from_iter([("output".to_owned(), typed(DATA, value))]))
 }
 
-/// One run of the inner graph per item.
+/// Runs the inner graph once per item.
 fn fan(body: u32, params: &Map<String, Value>, inputs: &Map<String, Value>) -> NodeDecision {
     let input = input_of(inputs);
     let items = match params.get("items").filter(|items| !items.is_null()) {
@@ -536,7 +541,7 @@ fn bind_body(ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
     NodeDecision::Ask(Box::new(TaskRequest::workflow(workflow, input)))
 }
 
-/// Whether the activation has outputs that anybody may see.
+/// Returns whether the activation is hidden from events and results.
 pub(super) fn is_silent(ctx: &AdapterContext<'_>, act: ActivationId) -> bool {
     let node = ctx.node_of(act);
     node.inner
@@ -546,7 +551,7 @@ pub(super) fn is_silent(ctx: &AdapterContext<'_>, act: ActivationId) -> bool {
         || scope::cached(ctx, &node.id).is_some()
 }
 
-/// The error that travels on from an activation that failed under `on_error: continue`.
+/// Returns the error that is passed on from an activation that failed under `on_error: continue`.
 pub(super) fn error_of(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<Value> {
     let one = ctx.act(act);
     let port = &one.output.as_ref().filter(|_| one.end == Some(ActivationEnd::Succeeded))?.value["output"];

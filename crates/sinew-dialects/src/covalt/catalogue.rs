@@ -1,8 +1,9 @@
-//! The kinds of nodes: what they do, who does it, what their sockets carry.
+//! Kinds of nodes: their work, their agents and the types of their sockets.
 //!
-//! Plugins add kinds: a file's `plugins` is an object of kind to definition, or a list of folders. A folder with a
-//! `definition.json` (with its `type`) is one kind, any other is searched for such folders; a file that lists nothing
-//! has what lies below `nodes` beside it. The work of such a node is a task for its `agent`.
+//! Plugins add kinds: a file's `plugins` is an object of kind to definition, or a list of folders.
+//! A folder with a `definition.json` (with its `type`) is one kind; any other folder is searched
+//! for such folders. A file without a list uses the plugins in the folder `nodes` next to it. The
+//! work of such a node is a task for its `agent`.
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;
@@ -16,15 +17,15 @@ use super::coerce::DATA;
 use super::executor;
 use crate::LowerOptions;
 
-/// The ready-made agent that answers `http-request`.
+/// The built-in agent for `http-request`.
 pub const HTTP_AGENT: &str = "http";
-/// File of a plugin's folder, beside or instead of its executor.
+/// File in a plugin's folder, next to or instead of its executor.
 const DEFINITION_FILE: &str = "definition.json";
-/// The folder whose plugins need not be listed.
+/// Default folder of plugins.
 const PLUGIN_FOLDER: &str = "nodes";
-/// How deep plugins may lie below a folder.
+/// Maximum depth of plugins below a folder.
 const MAX_DEPTH: u32 = 4;
-/// Folders that are looked at.
+/// Maximum number of searched folders.
 const MAX_FOLDERS: usize = 256;
 
 /// Kinds by name.
@@ -34,7 +35,7 @@ pub(super) type NodeCatalogue = BTreeMap<String, NodeDefinition>;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct NodeDefinition {
-    /// One line for people.
+    /// One-line description.
     pub(super) description: String,
     /// Group of kinds: `core`, `tools`, `ai`, `flow`, `utility`, `integration`, `data`, or a plugin's own.
     pub(super) category: String,
@@ -44,23 +45,23 @@ pub(super) struct NodeDefinition {
     pub(super) color: String,
     /// Outline of its box.
     pub(super) shape: NodeShape,
-    /// Part of the flow, of the structure, or of both.
+    /// Whether it is part of the flow, of the structure, or of both.
     pub(super) mode: NodeMode,
-    /// Agent that does its work; none = computed here, or structure only.
+    /// Agent that does its work; `None` = computed here, or structure only.
     pub(super) agent: Option<String>,
-    /// Whether it says things while it works.
+    /// Whether it reports progress while it runs.
     pub(super) streaming: bool,
-    /// Types of its output sockets by name; what is not named is data.
+    /// Types of its output sockets by name; other sockets are data.
     pub(super) outputs: BTreeMap<String, String>,
     /// The parameter that declares its output sockets: `{port: {type, …}}`.
     pub(super) outputs_from: Option<String>,
     /// Types of its input sockets by name.
     pub(super) inputs: BTreeMap<String, String>,
-    /// Parameters whose `{{ … }}` are its own business.
+    /// Parameters whose `{{ … }}` the node evaluates itself.
     pub(super) raw: Vec<String>,
     /// Parameters and their defaults.
     pub(super) parameters: Map<String, Value>,
-    /// Text of the plugin's `executor.py`.
+    /// Source of the plugin's `executor.py`.
     #[serde(skip)]
     pub(super) executor: Option<String>,
 }
@@ -79,7 +80,7 @@ pub(super) enum NodeShape {
     Parallelogram,
 }
 
-/// How a kind of node looks, for drawings.
+/// Appearance of a kind of node in drawings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct NodeLook {
@@ -114,7 +115,7 @@ const CATEGORY_COLORS: [(&str, &str); 7] = [
 ];
 
 impl NodeDefinition {
-    /// The definition with a category, icon and colour where it names none.
+    /// Returns the definition with default category, icon and colour.
     fn with_look(mut self) -> Self {
         if self.category.is_empty() {
             "utility".clone_into(&mut self.category);
@@ -129,7 +130,7 @@ impl NodeDefinition {
         self
     }
 
-    /// How the kind looks.
+    /// Returns the appearance of the kind.
     pub(super) fn look(&self) -> NodeLook {
         NodeLook {
             category: self.category.clone(),
@@ -169,27 +170,27 @@ impl NodeDefinition {
     }
 }
 
-/// One socket with its type, colour and outline.
+/// Describes one socket with its type, colour and outline.
 fn socket(name: &str, kind: &str) -> Value {
     let look = SOCKET_LOOKS.iter().find(|(known, _, _)| *known == kind);
     let (color, shape) = look.map_or(("#e5e7eb", "circle"), |(_, color, shape)| (*color, *shape));
     json!({ "name": name, "type": kind, "color": color, "shape": shape })
 }
 
-/// The definition of a built-in kind, unless a plugin of the catalogue replaces it.
+/// Returns the definition of a built-in kind, unless a plugin of the catalogue replaces it.
 pub(super) fn built_in_kind(catalogue: &NodeCatalogue, name: &str) -> Option<&'static NodeDefinition> {
     static BUILT_IN: LazyLock<NodeCatalogue> = LazyLock::new(built_in);
     let own = BUILT_IN.get(name)?;
     (catalogue.get(name) == Some(own)).then_some(own)
 }
 
-/// Whether a text is a colour of six hexadecimal digits.
+/// Returns whether a string is a colour of six hexadecimal digits.
 fn is_color(text: &str) -> bool {
     text.strip_prefix('#')
         .is_some_and(|digits| digits.len() == 6 && digits.bytes().all(|c| c.is_ascii_hexdigit()))
 }
 
-/// Names of all built-in kinds of nodes.
+/// Returns the names of all built-in kinds of nodes.
 pub fn node_kinds() -> Vec<String> {
     built_in().into_keys().collect()
 }
@@ -199,7 +200,7 @@ pub fn describe_kind(name: &str) -> Option<Value> {
     built_in().get(name).map(|definition| definition.describe(name))
 }
 
-/// Which part of the graph a kind of node belongs to.
+/// The part of the graph to which a kind of node belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum NodeMode {
@@ -221,7 +222,7 @@ fn sockets(sockets: &[(&str, &str)]) -> BTreeMap<String, String> {
     sockets.iter().map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned())).collect()
 }
 
-/// The built-in kinds.
+/// Returns the built-in kinds.
 pub(super) fn built_in() -> NodeCatalogue {
     let settings =
         [("model", "model"), ("instructions", "string"), ("temperature", "float"), ("tools", "tools")];
@@ -288,7 +289,7 @@ pub(super) fn built_in() -> NodeCatalogue {
     .collect()
 }
 
-/// A built-in definition with its category, icon and outline.
+/// Completes a built-in definition with its category, icon and outline.
 fn drawn(name: &str, category: &str, definition: NodeDefinition) -> NodeDefinition {
     let (icon, shape) = match name {
         "chat-start" => ("message-circle", NodeShape::Pill),
@@ -314,7 +315,7 @@ fn drawn(name: &str, category: &str, definition: NodeDefinition) -> NodeDefiniti
     NodeDefinition { category: category.to_owned(), icon: icon.to_owned(), shape, ..definition }.with_look()
 }
 
-/// The built-in kinds and those of the file's plugins.
+/// Returns the built-in kinds and those of the file's plugins.
 pub(super) fn with_plugins(
     root: &Node,
     options: &LowerOptions<'_>,
@@ -329,7 +330,7 @@ pub(super) fn with_plugins(
         );
     };
     let Some(plugins) = root.get("plugins").filter(|plugins| !plugins.is_null()) else {
-        // A file without a list has the plugins of the usual folder, if there is one.
+        // A file without a list has the plugins of the default folder, if it exists.
         if (options.list)(PLUGIN_FOLDER).is_ok() {
             let mut folders = PluginFolders::new(options);
             folders.add(PLUGIN_FOLDER);
@@ -369,7 +370,7 @@ struct PluginFolders<'a> {
     options: &'a LowerOptions<'a>,
     kinds: NodeCatalogue,
     wrong: Vec<String>,
-    /// Folders looked at so far.
+    /// Folders searched so far.
     seen: usize,
 }
 
@@ -378,7 +379,7 @@ impl<'a> PluginFolders<'a> {
         Self { options, kinds: NodeCatalogue::new(), wrong: Vec::new(), seen: 0 }
     }
 
-    /// Adds the kind of a folder, or those of the folders in it.
+    /// Adds the kind of a folder, or the kinds of its subfolders.
     fn add(&mut self, path: &str) {
         let before = self.kinds.len() + self.wrong.len();
         self.scan(path, 0);
@@ -392,7 +393,7 @@ impl<'a> PluginFolders<'a> {
         self.seen += 1;
         if depth > MAX_DEPTH || self.seen > MAX_FOLDERS {
             let most = format!("{MAX_FOLDERS} folders, {MAX_DEPTH} deep, are looked at");
-            // Said once: what follows would only say it again.
+            // Reported once: further folders would only repeat it.
             if self.seen <= MAX_FOLDERS + 1 {
                 self.wrong.push(format!("the plugins below {path} cannot be loaded: at most {most}"));
             }
@@ -403,7 +404,7 @@ impl<'a> PluginFolders<'a> {
                 names.sort();
                 names
             }
-            // Without a listing a folder can only be a plugin itself.
+            // Without a listing, only the folder itself can be a plugin.
             Err(_) => vec![DEFINITION_FILE.to_owned()],
         };
         if inside.iter().any(|name| name == DEFINITION_FILE || name == executor::EXECUTOR_FILE) {
@@ -429,7 +430,7 @@ fn load(
     inside: &[String],
     read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
 ) -> Result<(String, NodeDefinition), String> {
-    // A folder that cannot be listed may have an executor all the same.
+    // A folder that cannot be listed may still have an executor.
     let listed = |name: &str| inside.iter().any(|own| own == name);
     let code = match read(&format!("{folder}/{}", executor::EXECUTOR_FILE)) {
         Ok(bytes) => Some(String::from_utf8(bytes).map_err(|_| "executor.py is not UTF-8 text".to_owned())?),
@@ -459,7 +460,7 @@ fn load(
     Ok((name, definition))
 }
 
-/// A plugin's definition; without an agent of its own it asks the one named like the kind.
+/// Reads a plugin's definition; without an agent, it calls the agent with the name of the kind.
 fn definition(value: &Value, name: &str) -> Result<NodeDefinition, String> {
     let mut definition = NodeDefinition::deserialize(value).map_err(|error| error.to_string())?;
     if definition.agent.is_none() && definition.mode != NodeMode::Structural {
@@ -468,7 +469,8 @@ fn definition(value: &Value, name: &str) -> Result<NodeDefinition, String> {
     Ok(definition.with_look())
 }
 
-/// JSON Schema of the files. Unknown members are allowed: the editor keeps its own there.
+/// Returns the JSON Schema of the files. Unknown fields are allowed, because the editor stores its
+/// own.
 pub(super) fn schema() -> Value {
     let text = json!({ "type": "string" });
     let kinds: Vec<String> = built_in().into_keys().collect();

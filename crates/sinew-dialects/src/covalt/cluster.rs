@@ -1,4 +1,4 @@
-//! The cluster of an agent while it is built: expressions, wires and executors of its nodes.
+//! Builds the cluster of an agent: expressions, wires and executors of its nodes.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use sinew_script::{CallBatch, CallOutcome};
 use super::scope::VisibleValues;
 use super::{executor, links, template};
 
-/// Returns the context that an executor gets beside its data and inputs.
+/// Returns the context that an executor receives in addition to its data and inputs.
 pub(super) fn plugin_context(ctx: &AdapterContext<'_>, node: &PlanNode, trigger: &Value) -> Value {
     json!({ "node_id": node.id, "node_type": node.kind, "run_id": ctx.execution_id(), "trigger": trigger })
 }
 
-/// The calls that build the nodes of a cluster, in the order in which the tree is walked.
+/// Adds the calls that build the nodes of a cluster, in the order of the tree walk.
 pub(super) fn builder_calls(
     tree: &Map<String, Value>,
     builders: &BTreeMap<String, String>,
@@ -39,7 +39,7 @@ pub(super) fn builder_calls(
     }
 }
 
-/// The recorded outcomes of the executors of a cluster; `None` before they were evaluated.
+/// Returns the recorded outcomes of the executors of a cluster; `None` before they were evaluated.
 pub(super) fn builder_outcomes(
     ctx: &AdapterContext<'_>,
     act: ActivationId,
@@ -51,7 +51,7 @@ pub(super) fn builder_outcomes(
     CallOutcome::read_all(&reply.output).map(Some).map_err(|error| error.to_string())
 }
 
-/// The tree with what its nodes were built to, as their member `built`.
+/// Returns the tree with the build results of its nodes in their field `built`.
 pub(super) fn plugged(
     tree: Map<String, Value>,
     builders: &BTreeMap<String, String>,
@@ -75,7 +75,8 @@ pub(super) fn plugged(
     Ok(whole)
 }
 
-/// The cluster with its expressions worked out and its wires plugged in, and each sub-agent as a tool that takes a task.
+/// Returns the cluster with evaluated expressions and the values of its wires, and each sub-agent
+/// as a tool that takes a task.
 pub(super) fn build(
     tree: &Map<String, Value>,
     wired: &BTreeMap<String, Map<String, Value>>,

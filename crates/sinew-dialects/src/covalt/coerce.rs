@@ -1,4 +1,4 @@
-//! The table of the typed side sockets. The data spine has no types.
+//! Conversion table of the typed side sockets. The data spine has no types.
 
 use serde_json::{Value, json};
 
@@ -7,22 +7,22 @@ use crate::js;
 /// The type of values on the data spine.
 pub(super) const DATA: &str = "data";
 
-/// Types of the structure: wires between them carry no data.
+/// Structural types: wires between them carry no data.
 const STRUCTURAL_TYPES: [&str; 2] = ["agent", "tools"];
-/// Types of configuration: wires between them carry the value of one parameter, on either channel.
+/// Configuration types: wires between them carry the value of one parameter, on either channel.
 const CONFIGURATION_TYPES: [&str; 7] = ["model", "string", "float", "int", "boolean", "json", "messages"];
 
-/// Whether the socket type belongs to the structure.
+/// Returns whether the socket type is structural.
 pub(super) fn is_structural(kind: &str) -> bool {
     STRUCTURAL_TYPES.contains(&kind)
 }
 
-/// Whether the socket type is one of configuration.
+/// Returns whether the socket type is a configuration type.
 pub(super) fn is_configuration(kind: &str) -> bool {
     CONFIGURATION_TYPES.contains(&kind)
 }
 
-/// Whether a socket of one type may be wired to one of another.
+/// Returns whether a socket of one type may be wired to one of another.
 pub(super) fn may(from: &str, to: &str) -> bool {
     from == to
         || from == DATA
@@ -36,7 +36,7 @@ pub(super) fn may(from: &str, to: &str) -> bool {
         )
 }
 
-/// The value as the other type has it; none if the table does not say.
+/// Converts the value to the other type; `None` if the table does not define the conversion.
 pub(super) fn coerce(from: &str, to: &str, value: &Value) -> Option<Value> {
     if !may(from, to) {
         return None;
@@ -55,7 +55,7 @@ pub(super) fn coerce(from: &str, to: &str, value: &Value) -> Option<Value> {
     })
 }
 
-/// Words the refusal of a wire that the table does not have.
+/// Formats the rejection of a wire that is not in the table.
 pub(super) fn refusal(from: &str, to: &str, edge: &str) -> String {
     format!("no implicit coercion from '{from}' to '{to}' on edge {edge}")
 }

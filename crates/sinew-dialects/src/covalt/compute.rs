@@ -8,9 +8,9 @@ use super::scope::{input_of, typed};
 use crate::fill::{FillBudget, filled_bytes};
 use crate::js;
 
-/// The port that a response to a request leaves at.
+/// The port of a response to a request.
 pub(super) const RESPONSE: &str = "response";
-/// The status of a response that names none.
+/// Default status of a response.
 const DEFAULT_STATUS: i64 = 200;
 
 /// Operators of a `conditional`.
@@ -33,20 +33,20 @@ pub(super) const OPERATORS: [&str; 16] = [
     "lessOrEqual",
 ];
 
-/// Values that a computed node works with.
+/// Input values of a computed node.
 pub(super) struct NodeWork<'w> {
-    /// Parameters, wires before expressions before what is written.
+    /// Parameters: wires take precedence over expressions, and expressions over literals.
     pub(super) params: &'w Map<String, Value>,
     /// Values by input handle.
     pub(super) inputs: &'w Map<String, Value>,
-    /// The same with their types.
+    /// Typed values by input handle.
     pub(super) typed_inputs: &'w Map<String, Value>,
     /// The execution's input.
     pub(super) start: &'w Value,
     pub(super) trigger: Value,
 }
 
-/// Outputs by port, typed; none if this kind asks an agent.
+/// Returns typed outputs by port; `None` if this kind calls an agent.
 pub(super) fn compute(kind: &str, work: &NodeWork<'_>) -> Option<Result<Map<String, Value>, String>> {
     let input = || input_of(work.inputs);
     let out = |value: Value| Ok(one("output", typed(DATA, value)));
@@ -72,14 +72,14 @@ fn one(port: &str, value: Value) -> Map<String, Value> {
     Map::from_iter([(port.to_owned(), value)])
 }
 
-/// The data input with its type.
+/// Returns the data input with its type.
 fn passed(work: &NodeWork<'_>) -> Value {
     let input = work.typed_inputs.get("input").or_else(|| work.typed_inputs.get("data"));
     input.or_else(|| work.typed_inputs.values().next()).cloned().unwrap_or_else(|| typed(DATA, Value::Null))
 }
 
-/// Returns the person's message: the input itself, or its member `message`, `text` or `last_user_message`. Callers of a workflow
-/// as a tool give `text`.
+/// Returns the person's message: the input itself, or its field `message`, `text` or
+/// `last_user_message`. Callers of a workflow as a tool send `text`.
 pub(super) fn user_message(start: &Value, trigger: &Value) -> String {
     let of = |value: &Value| {
         ["message", "text", "last_user_message"]
@@ -92,7 +92,7 @@ pub(super) fn user_message(start: &Value, trigger: &Value) -> String {
     }
 }
 
-/// Body, status and headers of the response to a request.
+/// Returns body, status and headers of the response to a request.
 fn response(work: &NodeWork<'_>) -> Result<Value, String> {
     let given = |key: &str| work.params.get(key).filter(|value| !value.is_null());
     let status = match given("status") {
@@ -112,7 +112,7 @@ fn response(work: &NodeWork<'_>) -> Result<Value, String> {
     Ok(json!({ "body": body, "status": status, "headers": headers }))
 }
 
-/// A whole number, also one that a template made a text of.
+/// Returns an integer, also one that a template converted to a string.
 fn whole_number(value: &Value) -> Option<i64> {
     match value {
         Value::String(text) => text.trim().parse().ok(),
@@ -131,7 +131,7 @@ pub(super) fn chat_start(work: &NodeWork<'_>) -> Value {
     let or = |key: &str, default: Value| start.get(key).cloned().unwrap_or(default);
     let message = json!(user_message(start, &work.trigger));
     let message = match start.get("message").or_else(|| work.trigger.get("message")) {
-        // Attachments and the like, for graphs that know what they are given.
+        // Attachments and similar data, for graphs that use them.
         Some(other) if !other.is_string() && !other.is_null() => other.clone(),
         _ => message,
     };
@@ -147,7 +147,7 @@ pub(super) fn chat_start(work: &NodeWork<'_>) -> Value {
     })
 }
 
-/// Populated handles in the order of their numbers: `input`, `input_2`, `input_3`, …
+/// Returns populated handles in the order of their numbers: `input`, `input_2`, `input_3`, …
 fn merge(inputs: &Map<String, Value>) -> Value {
     let number = |handle: &str| match handle {
         "input" => 1,
@@ -158,7 +158,7 @@ fn merge(inputs: &Map<String, Value>) -> Value {
     handles.into_iter().map(|handle| inputs[handle].clone()).collect()
 }
 
-/// A value by dotted path; none if it is not there.
+/// Returns the value at a dotted path; `None` if it is missing.
 pub(super) fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').filter(|step| !step.is_empty()).try_fold(value, |value, step| match value {
         Value::Object(members) => members.get(step),
@@ -177,7 +177,7 @@ pub(super) fn condition(params: &Map<String, Value>, input: &Value) -> Result<bo
         "notExists" => return Ok(found.is_none()),
         _ => {}
     }
-    // A field that is not there is on the other branch, whatever is asked of it.
+    // A missing field satisfies no other operator, so it selects the false branch.
     let Some(found) = found else { return Ok(false) };
     let folds = params.get("caseSensitive") == Some(&json!(false));
     let fold = |value: &Value| match value {
@@ -228,7 +228,8 @@ fn order(a: &Value, b: &Value, operator: &str) -> Result<std::cmp::Ordering, Str
     })
 }
 
-/// The template's own `{{ path }}`, from the input's members, the handles and the variables.
+/// Fills the template's own `{{ path }}` from the fields of the input, the handles and the
+/// variables.
 fn prompt(work: &NodeWork<'_>) -> Result<String, String> {
     let mut values = Map::new();
     if let Some(Value::Object(variables)) = work.params.get("variables") {
@@ -262,7 +263,7 @@ fn prompt(work: &NodeWork<'_>) -> Result<String, String> {
     Ok(out)
 }
 
-/// The shape that is written, with its expressions worked out; a text that is JSON is that JSON.
+/// Returns the configured shape with evaluated expressions; a string that contains JSON is parsed.
 fn transform(work: &NodeWork<'_>) -> Value {
     let shape =
         ["mapping", "template", "json", "output", "expression"].iter().find_map(|key| work.params.get(*key));
@@ -273,12 +274,13 @@ fn transform(work: &NodeWork<'_>) -> Value {
     }
 }
 
-/// Whether a `code` node has no code: it passes on what came.
+/// Returns whether a `code` node has no code: it passes on its input.
 pub(super) fn is_blank(params: &Map<String, Value>) -> bool {
     params.get("code").and_then(Value::as_str).unwrap_or_default().trim().is_empty()
 }
 
-/// Whether a `code` node holds Python, which runs here; any other language is its agent's.
+/// Returns whether a `code` node contains Python, which runs here; other languages are run by its
+/// agent.
 pub(super) fn is_python(params: &Map<String, Value>) -> bool {
     let text = |key: &str| params.get(key).and_then(Value::as_str).unwrap_or_default();
     let code = text("code").trim_start();
@@ -289,14 +291,14 @@ pub(super) fn is_python(params: &Map<String, Value>) -> bool {
                 .any(|start| code.starts_with(start)))
 }
 
-/// The call of a `code` node's Python, as data.
+/// Returns the call of a `code` node's Python.
 pub(super) fn python_call(work: &NodeWork<'_>) -> CallBatch {
     let source = work.params.get("code").and_then(Value::as_str).unwrap_or_default().to_owned();
     let argument = json!({ "input": input_of(work.inputs), "inputs": work.inputs, "trigger": work.trigger });
     CallBatch { values: vec![argument], calls: vec![FunctionCall { source, value: 0, members: Vec::new() }] }
 }
 
-/// Outputs by port of a `code` node's Python, from the recorded outcome of its call.
+/// Returns the outputs by port of a `code` node's Python, from the recorded outcome of its call.
 pub(super) fn python_outputs(reply: &Value) -> Result<Map<String, Value>, String> {
     let mut outcomes = CallOutcome::read_all(reply).map_err(|error| error.to_string())?;
     match outcomes.pop() {

@@ -1,4 +1,4 @@
-//! Parameters of nodes whose set of them is known: operators that do not exist, and members that look mistyped.
+//! Checks of nodes with known parameters: unknown operators, and fields that look misspelled.
 
 use sinew_protocol::code;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use super::compute;
 use super::model::{CanvasGraph, CanvasNode};
 use crate::near_members::{KnownMembers, near_members};
 
-/// Parameters of the types whose set of them is known. Other types hand all members to their agents.
+/// Parameters of the types with known parameters. Other types pass all fields to their agents.
 const PARAMETERS: [(&str, &KnownMembers); 9] = [
     ("chat-start", &[&["includeUserTools"], &["variables"]]),
     ("webhook-end", &[&["status"], &["headers"], &["body"]]),
@@ -26,7 +26,7 @@ const PARAMETERS: [(&str, &KnownMembers); 9] = [
 /// Parameters of every type.
 const COMMON: &KnownMembers = &[&["on_error"]];
 
-/// Reports unknown operators, and members of the data that look mistyped.
+/// Reports unknown operators, and data fields that look misspelled.
 pub(super) fn check(graph: &CanvasGraph, catalogue: &NodeCatalogue, found: &mut Vec<Diagnostic>) {
     for (at, node) in graph.nodes.iter().enumerate() {
         let is_built_in = catalogue::built_in_kind(catalogue, &node.kind).is_some();
@@ -36,7 +36,7 @@ pub(super) fn check(graph: &CanvasGraph, catalogue: &NodeCatalogue, found: &mut 
         if node.kind == "conditional" && !wired.contains("operator") {
             check_operator(node, found);
         }
-        // A wire stands for the member at whose handle it ends.
+        // A wire provides the field at whose handle it ends.
         let names: BTreeSet<&str> = node.data.keys().map(String::as_str).chain(wired).collect();
         let names: Vec<&str> = names.into_iter().collect();
         for (name, near) in near_members(&names, &[known, COMMON]) {
@@ -82,7 +82,7 @@ mod tests {
     use super::super::tests::graph;
     use crate::testing::{lower, slips};
 
-    /// Sub codes and hints of the warnings about a node of this type with this data.
+    /// Returns sub codes and hints of the warnings about a node of this type with this data.
     fn warnings(kind: &str, edges: &str, data: &Value) -> Vec<String> {
         let file = graph(&format!("cs:chat-start n:{kind}"), edges, &json!({ "n": data }));
         let found = lower(&Covalt, &file).unwrap_or_else(|refused| panic!("{refused}")).warnings;

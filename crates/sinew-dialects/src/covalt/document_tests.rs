@@ -1,4 +1,5 @@
-//! Rules of the document that no case can say: what agents are asked, what plugins run, what is told at load.
+//! Rules of the specification that the cases do not cover: tasks of agents, execution of plugins,
+//! messages at load.
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;
@@ -56,7 +57,7 @@ fn wires_come_before_expressions_before_what_is_written() {
     for wire in ["m>g.model", "m.model>g.model", "m~g.model", "m.model~g.model"] {
         assert_eq!(model(&format!("cs>g s.agent~g.tools {wire}")), (wired.clone(), inline.clone()), "{wire}");
     }
-    // A wire into a sub-agent is plugged in when the cluster is built.
+    // A wire into a sub-agent is applied when the cluster is built.
     for wire in ["m>s.model", "m.model~s.model"] {
         assert_eq!(
             model(&format!("cs>g s.agent~g.tools {wire}")),
@@ -159,7 +160,7 @@ fn of_several_ends_the_last_text_is_what_a_person_reads() {
     }
 }
 
-/// A file system of one plugin.
+/// A file system with one plugin.
 fn plugged(files: &'static [(&'static str, &'static str)], workflow: &Value) -> Result<Bench, String> {
     let read = |path: &str| {
         let found = files.iter().find(|(name, _)| path == format!("nodes/p/{name}"));
@@ -184,7 +185,7 @@ fn plugins_bring_an_executor() {
     let outputs = |files: &'static [(&'static str, &'static str)]| {
         plugged(files, &workflow).map(|bench| bench.native()["outputs"]["e"]["output"].clone())
     };
-    // As the document writes it.
+    // As in the specification.
     let document = "from nodes._types import DataValue, ExecutionResult, NodeEvent\n\n\
         class Shout:\n    node_type = 'p'\n\n    async def execute(self, data, inputs, context):\n        \
         text = inputs['input'].value['message'] * data['times']\n        \
@@ -195,7 +196,7 @@ fn plugins_bring_an_executor() {
     assert_eq!(outputs(files), Ok(json!({ "text": "HIHI" })));
     let lines = plugged(files, &workflow).unwrap();
     assert!(lines.lines().contains(&"s progress {\"token\": \"x\"}"), "{:?}", lines.lines());
-    // A function by itself, with a definition.
+    // A single function, with a definition.
     assert_eq!(
         outputs(&[
             ("definition.json", "{\"parameters\": {\"times\": 1}}"),
@@ -269,7 +270,7 @@ fn code_references_and_templates_are_checked_at_load() {
     check(json!({ "c": { "code": "return input.x" } }), &[]);
     check(json!({ "c": { "x": "{{ input.response }} {{ $('cs').item.json.message.length }}" } }), &[]);
     check(json!({ "c": { "x": "{{ input.respons }}" } }), &["UNKNOWN_REFERENCE"]);
-    // An agent may answer with outputs of its own.
+    // An agent may return additional outputs.
     check(json!({ "c": { "x": "{{ input.findings }}" } }), &[]);
     check(json!({ "c": { "x": "{{ $('cs').item.json.mesage }}" } }), &["UNKNOWN_REFERENCE"]);
     check(json!({ "g": { "instructions": "Hello {{ input.message" } }), &["TEMPLATE_OPEN"]);

@@ -1,8 +1,9 @@
 //! Executors of plugins: `executor.py` with `execute` (flow), `build` (structure), or both.
 //!
-//! The functions stand in the file itself or are methods of its object `executor`. They are data: a script worker runs
-//! them, without files, network, clock or imports beyond the sandbox's. `execute(data, inputs, context)` gives outputs by
-//! port, `build(data, context)` gives what the agent above gets for the node.
+//! The functions are top-level functions of the file or methods of its object `executor`. They are
+//! data: a script worker runs them, without files, network, clock or imports outside the sandbox.
+//! `execute(data, inputs, context)` returns outputs by port, `build(data, context)` returns the
+//! value of the node for the parent agent.
 
 use serde_json::{Map, Value, json};
 use sinew_script::{CallBatch, CallOutcome, Function, FunctionCall, ScriptError};
@@ -14,7 +15,7 @@ use super::scope::typed;
 /// The file in a plugin's folder.
 pub(super) const EXECUTOR_FILE: &str = "executor.py";
 
-/// Types that executors of the document use; its modules do not exist in the sandbox.
+/// Types that executors of the specification use; its modules do not exist in the sandbox.
 const PRELUDE: &str = "\
 class DataValue:
  def __init__(self, type='data', value=None):
@@ -42,7 +43,7 @@ class NodeContext:
   return self.members.get(name, default)
 ";
 
-/// Which functions an executor has.
+/// Returns which functions an executor has: `execute`, `build`.
 fn functions(code: &str) -> (bool, bool) {
     let has = |name: &str| {
         code.lines().any(|line| {
@@ -56,7 +57,7 @@ fn functions(code: &str) -> (bool, bool) {
     (has("execute"), has("build"))
 }
 
-/// The mode that follows from the functions of an executor.
+/// Returns the mode that follows from the functions of an executor.
 pub(super) fn mode_of(code: &str) -> Result<NodeMode, String> {
     match functions(code) {
         (true, true) => Ok(NodeMode::Hybrid),
@@ -66,7 +67,7 @@ pub(super) fn mode_of(code: &str) -> Result<NodeMode, String> {
     }
 }
 
-/// The `node_type` that an executor declares.
+/// Returns the `node_type` that an executor declares.
 pub(super) fn node_type(code: &str) -> Option<String> {
     let declared = code.lines().filter_map(|line| line.trim().strip_prefix("node_type"));
     let mut values = declared.filter_map(|rest| rest.trim_start().strip_prefix('='));
@@ -75,7 +76,7 @@ pub(super) fn node_type(code: &str) -> Option<String> {
         .then(|| name.to_owned())
 }
 
-/// Compiles the functions of an executor that its mode needs. Waits for a worker.
+/// Compiles the functions that the mode of an executor requires. Waits for a worker.
 #[expect(clippy::disallowed_methods, reason = "for files that are checked, not for the engine's decisions")]
 pub(super) fn check(code: &str, mode: NodeMode) -> Result<(), String> {
     let (executes, builds) = functions(code);
@@ -94,7 +95,7 @@ pub(super) fn check(code: &str, mode: NodeMode) -> Result<(), String> {
     Ok(())
 }
 
-/// The text of the function that calls one function of an executor.
+/// Returns the source of the function that calls one function of an executor.
 fn source(code: &str, function: &str) -> String {
     let is_object = code
         .lines()
@@ -124,14 +125,15 @@ fn source(code: &str, function: &str) -> String {
     )
 }
 
-/// Whether a line imports a module of the document's node system; the names in it are there already.
+/// Returns whether a line imports a module of the specification's node system, whose names are
+/// predefined.
 fn is_document_import(line: &str) -> bool {
     ["from nodes", "from ._", "from .._", "from _types", "from __future__", "import nodes"]
         .iter()
         .any(|start| line.starts_with(start))
 }
 
-/// Lines before the executor's own text.
+/// Returns the number of lines before the executor's own source.
 fn lines_before(function: &str, code: &str) -> u32 {
     let whole = source(code, function);
     let own = code.lines().count();
@@ -145,18 +147,18 @@ fn explain(code: &str, function: &str, error: &ScriptError) -> String {
     }
 }
 
-/// The call of one function of an executor, as data.
+/// Returns the call of one function of an executor.
 pub(super) fn call(code: &str, function: &str, argument: Value) -> (Value, FunctionCall) {
     (argument, FunctionCall { source: source(code, function), value: 0, members: Vec::new() })
 }
 
-/// The batch that executes a node of the flow.
+/// Returns the batch that executes a flow node.
 pub(super) fn execute_call(code: &str, argument: Value) -> CallBatch {
     let (value, call) = call(code, "execute", argument);
     CallBatch { values: vec![value], calls: vec![call] }
 }
 
-/// Outputs by port, typed, and events of a node that was executed.
+/// Returns typed outputs by port, and events, of an executed node.
 pub(super) fn executed(code: &str, reply: &Value) -> Result<Map<String, Value>, String> {
     let value =
         outcome(code, "execute", CallOutcome::read_all(reply).map_err(|error| error.to_string())?.pop())?;
@@ -177,7 +179,7 @@ pub(super) fn executed(code: &str, reply: &Value) -> Result<Map<String, Value>, 
     Ok(ports.iter().map(|(port, value)| (port.clone(), with_type(value))).collect())
 }
 
-/// Events that an executor reported, in order.
+/// Returns the events that an executor reported, in order.
 pub(super) fn events(reply: &Value) -> Vec<Value> {
     let outcome = CallOutcome::read_all(reply).ok().and_then(|mut outcomes| outcomes.pop());
     match outcome {
@@ -186,7 +188,7 @@ pub(super) fn events(reply: &Value) -> Vec<Value> {
     }
 }
 
-/// Returns the result of building a node of the structure.
+/// Returns the result of building a structural node.
 pub(super) fn built(code: &str, outcome_of_call: Option<CallOutcome>) -> Result<Value, String> {
     let mut value = outcome(code, "build", outcome_of_call)?;
     let key = if value.get("built").is_some() { "built" } else { "plain" };

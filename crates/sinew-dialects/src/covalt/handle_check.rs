@@ -1,4 +1,4 @@
-//! Handles at which wires start and end, held against those of the built-in types of nodes.
+//! Checks of wire handles against those of the built-in node types.
 
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Span, hint_for};
@@ -7,7 +7,8 @@ use super::catalogue::{self, NodeCatalogue, NodeDefinition, NodeMode};
 use super::compute;
 use super::model::{CanvasEdge, CanvasGraph, CanvasNode};
 
-/// Shorter names of handles are often an agent's own; they have too many neighbours to be called slips.
+/// Minimum length of a handle name that is reported as misspelled, in characters. Shorter names are
+/// often an agent's own and resemble too many others.
 const MIN_NAME_CHARS: usize = 5;
 /// The data spine at the end of a wire.
 const DATA_INPUTS: [&str; 2] = ["input", "data"];
@@ -17,11 +18,12 @@ const DATA_OUTPUTS: [&str; 2] = ["output", "data"];
 /// Handles of one side of a node.
 struct NodeHandles<'d> {
     known: Vec<&'d str>,
-    /// Whether the node may have other handles: then only names near a known one are told.
+    /// Whether the node may have other handles: then only names similar to a known one are
+    /// reported.
     is_open: bool,
 }
 
-/// Reports wires at handles that the types of their nodes do not have.
+/// Reports wires at handles that the types of their nodes lack.
 pub(super) fn check(graph: &CanvasGraph, catalogue: &NodeCatalogue, found: &mut Vec<Diagnostic>) {
     let definition = |node: &CanvasNode| catalogue::built_in_kind(catalogue, &node.kind);
     for edge in &graph.edges {
@@ -41,7 +43,7 @@ pub(super) fn check(graph: &CanvasGraph, catalogue: &NodeCatalogue, found: &mut 
     }
 }
 
-/// Handles at which a wire may start; `None` if nothing is known about them.
+/// Returns the handles at which a wire may start; `None` if they are unknown.
 fn output_handles<'d>(
     node: &CanvasNode,
     definition: &'d NodeDefinition,
@@ -49,7 +51,7 @@ fn output_handles<'d>(
 ) -> Option<NodeHandles<'d>> {
     let declared = definition.outputs.keys().map(String::as_str);
     if edge.link {
-        // A wire of the structure is built whether or not its start is named.
+        // A structural wire is built with or without a name of its start.
         let known: Vec<&str> = declared.chain(["output"]).collect();
         return (known.len() > 1).then_some(NodeHandles { known, is_open: false });
     }
@@ -69,7 +71,7 @@ fn output_handles<'d>(
     Some(NodeHandles { known, is_open: definition.agent.is_some() && node.kind != "code" })
 }
 
-/// Handles at which a wire may end; `None` if the node takes a value at any.
+/// Returns the handles at which a wire may end; `None` if the node accepts a value at any handle.
 fn input_handles<'d>(
     node: &CanvasNode,
     definition: &'d NodeDefinition,
@@ -90,11 +92,11 @@ fn input_handles<'d>(
         "model-selector" => &["model"],
         "loop" => &["items", "parallel"],
         "http-request" => &["url", "method", "query", "headers", "body"],
-        // These read every handle, or nothing ends at them.
+        // These read every handle, or have no input handles.
         "merge" | "prompt-template" | "code" | "reroute" | "chat-start" | "webhook-trigger" => return None,
         _ => &[],
     };
-    // Values at numbered handles are the agent's own.
+    // Numbered handles belong to the agent.
     if definition.agent.is_some() && edge.target_handle.ends_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
@@ -114,7 +116,7 @@ fn report(
         return;
     }
     let near = hint_for(found.len(), handle, handles.known.iter().copied());
-    // A word that resembles `tools` at the end of a wire has no other meaning, however short.
+    // A handle that resembles `tools` at the end of a wire has no other meaning, however short.
     let is_slip = near.is_some() && (side == "input" || handle.chars().count() >= MIN_NAME_CHARS);
     if handles.is_open && !is_slip {
         return;

@@ -1,5 +1,4 @@
-//! Members of outputs that a kind of node is known to give, held against the expressions that read them; and words of
-//! expressions that do not exist.
+//! Checks of expressions against known output fields, and of identifiers in expressions.
 
 use serde_json::Value;
 use sinew_protocol::code;
@@ -8,10 +7,11 @@ use sinew_source::{Diagnostic, Span, hint_for};
 use super::model::CanvasGraph;
 use super::script::{ScriptExpression, UnknownIdentifier};
 
-/// An expression reads a member that is not there.
+/// An expression reads a missing field.
 const UNKNOWN_REFERENCE: &str = code::EXPRESSION_READS_UNKNOWN_PATH.as_str();
 
-/// Members of the output of a kind of node, for kinds that always give the same.
+/// Returns the output fields of a kind of node, for kinds whose outputs always have the same
+/// fields.
 fn known_members(kind: &str) -> Option<&'static [&'static str]> {
     Some(match kind {
         "chat-start" => &[
@@ -30,7 +30,7 @@ fn known_members(kind: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Warnings for members that an expression of a node reads and that the node it names never gives.
+/// Returns warnings about fields that an expression reads and that the named node never returns.
 pub(super) fn unknown_members(
     graph: &CanvasGraph,
     node: usize,
@@ -48,7 +48,7 @@ pub(super) fn unknown_members(
             }
             None => sole_parent(graph, node),
         };
-        // An agent may answer with outputs of its own: only what looks mistyped is told.
+        // An agent may return additional outputs: only names that look misspelled are reported.
         let is_open = matches!(kind, Some("agent" | "droid-agent" | "llm-completion"));
         let Some(known) = kind.and_then(known_members).filter(|known| !known.contains(&member)) else {
             continue;
@@ -71,7 +71,7 @@ pub(super) fn unknown_members(
     found
 }
 
-/// Warns of methods, functions and names of an expression that do not exist.
+/// Warns about unknown methods, functions and names in an expression.
 pub(super) fn report_unknown_words(
     node: &str,
     expression: &ScriptExpression,
@@ -96,7 +96,8 @@ pub(super) fn report_unknown_words(
     }
 }
 
-/// The kind of the only node that brings data to a node, past nodes that hand on what they got.
+/// Returns the kind of the only node whose data reaches a node, skipping nodes that pass on their
+/// input.
 fn sole_parent(graph: &CanvasGraph, node: usize) -> Option<&str> {
     let mut incoming = graph.edges_into(node).filter(|edge| !edge.link && !edge.socket);
     let first = incoming.next()?;
@@ -108,7 +109,7 @@ fn sole_parent(graph: &CanvasGraph, node: usize) -> Option<&str> {
 }
 
 impl ScriptExpression {
-    /// First members that are read of nodes (by name) and of the input (`None`).
+    /// Returns the first fields that are read of nodes (by name) and of the input (`None`).
     fn member_reads(&self) -> Vec<(Option<&str>, &str)> {
         let mut found = Vec::new();
         self.walk(&mut |part| {
@@ -125,7 +126,7 @@ impl ScriptExpression {
         found
     }
 
-    /// The name in `$('name').item.json`.
+    /// Returns the name in `$('name').item.json`.
     fn node_output(&self) -> Option<&str> {
         let member = |expression: &'_ Self, name: &str| -> bool {
             matches!(expression, Self::Literal(Value::String(key)) if key == name)

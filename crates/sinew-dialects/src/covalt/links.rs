@@ -1,4 +1,4 @@
-//! Structural clusters: what hangs off the side sockets of a node, built before anything flows.
+//! Structural clusters: the nodes on the side sockets of a node, built before any value flows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 use super::catalogue::NodeCatalogue;
 use super::model::{CanvasEdge, CanvasGraph, CanvasNode};
 
-/// Deepest cluster.
+/// Maximum depth of a cluster.
 const MAX_CLUSTER_DEPTH: usize = 64;
-/// Most nodes of one cluster; shared parts count each time.
+/// Maximum number of nodes of one cluster; shared parts count each time.
 const MAX_CLUSTER_NODES: usize = 2_000;
-/// Most nodes of all clusters of a graph: a plan holds a copy of each.
+/// Maximum number of nodes of all clusters of a graph: a plan contains a copy of each.
 const MAX_LINKED_NODES: usize = 50_000;
 
-/// Ids of nodes that are structure only: of a structural kind, or wired to others by links alone.
+/// Returns the ids of structural nodes: of a structural kind, or wired to others only by links.
 pub(super) fn structural<'g>(graph: &'g CanvasGraph, catalogue: &NodeCatalogue) -> BTreeSet<&'g str> {
     let is_structural = |place: usize, node: &CanvasNode| {
         let own =
@@ -28,8 +28,8 @@ pub(super) fn structural<'g>(graph: &'g CanvasGraph, catalogue: &NodeCatalogue) 
     nodes.map(|(_, node)| node.id.as_str()).collect()
 }
 
-/// Wires into sockets of a cluster's inner nodes end at the agents of that cluster instead: those wait for the value and
-/// plug it in when they build the cluster.
+/// Redirects wires into sockets of a cluster's inner nodes to the agents of that cluster, which
+/// wait for the value and apply it when they build the cluster.
 pub(super) fn lead_sockets_to_owners(graph: CanvasGraph, catalogue: &NodeCatalogue) -> CanvasGraph {
     let inner: BTreeSet<String> = structural(&graph, catalogue).into_iter().map(str::to_owned).collect();
     if !graph.edges.iter().any(|edge| edge.socket && inner.contains(&edge.target)) {
@@ -57,7 +57,7 @@ pub(super) fn lead_sockets_to_owners(graph: CanvasGraph, catalogue: &NodeCatalog
     CanvasGraph::new(nodes, edges, places)
 }
 
-/// The nodes of the flow whose clusters a node belongs to, by id.
+/// Returns the flow nodes whose clusters contain a node, by id.
 fn owners<'g>(graph: &'g CanvasGraph, id: &str, inner: &BTreeSet<String>) -> BTreeSet<&'g str> {
     let (mut owners, mut seen) = (BTreeSet::new(), BTreeSet::new());
     let mut open: Vec<&str> = graph.find(id).map(|node| node.id.as_str()).into_iter().collect();
@@ -74,7 +74,8 @@ fn owners<'g>(graph: &'g CanvasGraph, id: &str, inner: &BTreeSet<String>) -> BTr
     owners
 }
 
-/// Returns the nodes that hang off a node, by handle; or the chain of a cycle. `built` counts the nodes of all clusters of a graph.
+/// Returns the nodes on the side sockets of a node, by handle; or the chain of a cycle. `built`
+/// counts the nodes of all clusters of a graph.
 pub(super) fn tree(graph: &CanvasGraph, id: &str, built: &mut usize) -> Result<Map<String, Value>, String> {
     let first = *built;
     ClusterBuilder { graph, chain: Vec::new(), first, built }.resolve_all(id)
@@ -83,7 +84,7 @@ pub(super) fn tree(graph: &CanvasGraph, id: &str, built: &mut usize) -> Result<M
 struct ClusterBuilder<'g, 'b> {
     graph: &'g CanvasGraph,
     chain: Vec<String>,
-    /// Nodes of the clusters before this one.
+    /// Number of nodes in earlier clusters.
     first: usize,
     built: &'b mut usize,
 }
@@ -91,7 +92,7 @@ struct ClusterBuilder<'g, 'b> {
 impl ClusterBuilder<'_, '_> {
     fn resolve_all(&mut self, id: &str) -> Result<Map<String, Value>, String> {
         let graph = self.graph;
-        // By handle, in the order in which handles are first named.
+        // By handle, in order of first use.
         let mut handles: Vec<(&str, Vec<&CanvasEdge>)> = Vec::new();
         let mut places: BTreeMap<&str, usize> = BTreeMap::new();
         let incoming = graph.place(id).into_iter().flat_map(|place| graph.edges_into(place));
@@ -163,7 +164,7 @@ pub(super) fn kinds_of(tree: &Map<String, Value>, visit: &mut impl FnMut(&str)) 
     }
 }
 
-/// A sub-agent as its parent sees it: a tool that takes a task.
+/// Returns a sub-agent as a tool of its parent, which takes a task.
 pub(super) fn delegation(label: &str, description: &str) -> Value {
     let mut name: String =
         label.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();

@@ -1,4 +1,4 @@
-//! From a file's graph to plans: one for the graph, one for each graph inside a loop.
+//! Lowers a file's graph to plans: one for the graph, one for each graph inside a loop.
 
 use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use super::{NAME, data_check, handle_check, known_members, links, template};
 use crate::display::{self, DISPLAY};
 use crate::{LowerOptions, Lowered};
 
-/// Deepest loop within a loop.
+/// Maximum nesting of loops.
 const MAX_LOOP_DEPTH: u32 = 8;
 
 /// Data of a node for the adapter.
@@ -28,27 +28,27 @@ const MAX_LOOP_DEPTH: u32 = 8;
 #[serde(default)]
 pub(super) struct CanvasNodeData {
     pub(super) data: Map<String, Value>,
-    /// Parameters whose `{{ … }}` are the node's own.
+    /// Parameters whose `{{ … }}` the node evaluates itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) raw: Vec<String>,
-    /// Whether it says things while it works.
+    /// Whether it reports progress while it runs.
     pub(super) streaming: bool,
-    /// Nodes that hang off its side sockets, by handle.
+    /// Nodes on its side sockets, by handle.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub(super) links: Map<String, Value>,
-    /// Why it cannot run, known before it does.
+    /// The reason why it cannot run, if known in advance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) problem: Option<String>,
-    /// Text of the plugin's executor.
+    /// Source of the plugin's executor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) executor: Option<String>,
     /// Executors of the nodes of its cluster, by kind.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) builders: BTreeMap<String, String>,
-    /// How the kind looks in drawings.
+    /// Appearance of the kind in drawings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) look: Option<NodeLook>,
-    /// The kind is unknown: the node does nothing, and the nodes behind it do not run.
+    /// Whether the kind is unknown: the node does nothing, and its successors do not run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) unknown: bool,
 }
@@ -57,13 +57,13 @@ pub(super) struct CanvasNodeData {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct CanvasEdgeData {
-    /// The type the value must have at its end; none = as it comes.
+    /// The required type of the value at its end; `None` = unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) target_type: Option<String>,
     /// Whether it carries the value of one parameter, not data.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) socket: bool,
-    /// The node of the cluster whose parameter it is, and that parameter.
+    /// The node of the cluster whose parameter it sets, and that parameter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) inner: Option<(String, String)>,
 }
@@ -118,9 +118,9 @@ struct GraphLowering<'l> {
     catalogue: &'l NodeCatalogue,
     options: &'l LowerOptions<'l>,
     sources: &'l Sources,
-    /// Findings that make the file unusable.
+    /// Findings that make the file invalid.
     found: Vec<Diagnostic>,
-    /// Findings beside which there is a plan all the same.
+    /// Findings that do not prevent a plan.
     warned: Vec<Diagnostic>,
     made: Vec<LoweredGraph>,
 }
@@ -231,7 +231,7 @@ impl GraphLowering<'_> {
         edge.target_type.clone().or_else(own)
     }
 
-    /// Marks edges that end at a socket of configuration: those carry a value, on either channel.
+    /// Marks edges that end at a configuration socket: they carry a value, on either channel.
     fn mark_sockets(&self, graph: &mut CanvasGraph) {
         let kinds: Vec<(bool, bool, Option<String>)> = graph
             .edges
@@ -253,15 +253,15 @@ impl GraphLowering<'_> {
         for (edge, (value, socket, target_type)) in graph.edges.iter_mut().zip(kinds) {
             edge.socket = socket || (edge.link && value);
             edge.link = edge.link && !value;
-            // An edge that is led to another node keeps the type of its own socket.
+            // An edge that is redirected to another node keeps the type of its own socket.
             if edge.socket {
                 edge.target_type = target_type;
             }
         }
     }
 
-    /// Refuses a cycle that a run from the start would reach. Returns the nodes of other cycles: a run with an entry scope
-    /// may leave them out.
+    /// Rejects a cycle that an execution from the start would reach. Returns the nodes of other
+    /// cycles, which an execution with an entry scope may exclude.
     fn check_cycles(
         &mut self,
         graph: &CanvasGraph,
@@ -308,7 +308,8 @@ impl GraphLowering<'_> {
         cyclic.into_iter().map(str::to_owned).collect()
     }
 
-    /// Compiles the Python of code nodes, so that an error is known with its line before anything runs.
+    /// Compiles the Python of code nodes, so that errors are reported with their line before
+    /// execution.
     #[expect(
         clippy::disallowed_methods,
         reason = "for files that are checked, not for the engine's decisions"
@@ -327,7 +328,7 @@ impl GraphLowering<'_> {
         }
     }
 
-    /// Expressions may only refer to what has run by then.
+    /// Checks that expressions only refer to nodes that run earlier.
     fn check_references(&mut self, graph: &CanvasGraph, structural: &BTreeSet<&str>) {
         let mut references: Vec<(usize, Span, String)> = Vec::new();
         for (at, node) in graph.nodes.iter().enumerate() {
@@ -582,7 +583,7 @@ fn body_name(workflow: &str, node: &str) -> String {
     format!("{workflow}.{node}")
 }
 
-/// How messages write an edge.
+/// Returns the name of an edge in messages.
 fn edge_name(edge: &CanvasEdge) -> String {
     format!("{}.{} -> {}.{}", edge.source, edge.source_handle, edge.target, edge.target_handle)
 }

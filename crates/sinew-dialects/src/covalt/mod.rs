@@ -1,10 +1,12 @@
 //! Covalt: canvas graphs with a data spine and typed side sockets, as JSON.
 //!
-//! Place in the flow: `model` reads and migrates the file, `catalogue` knows the kinds of nodes (plugins add to it),
-//! `links` builds the structural trees, `lower` checks (with `handle_check`, `data_check` and `known_members`) and makes the plan, `adapter` answers the engine. `script` is the
-//! expression language, `template` finds expressions in parameters, `coerce` holds the side sockets' table, `compute`
-//! the nodes that need no agent, `project` the dialect's own events and result. A node runs once, when everything above
-//! it has ended, if anything reached it.
+//! Data flow: `model` reads and migrates the file, `catalogue` defines the kinds of nodes (plugins
+//! add to it), `links` builds the structural trees, `lower` checks the graph (with `handle_check`,
+//! `data_check` and `known_members`) and creates the plan, `adapter` implements the engine's
+//! callbacks. `script` is the expression language, `template` finds expressions in parameters,
+//! `coerce` contains the conversion table of the side sockets, `compute` the nodes that need no
+//! agent, `project` the dialect's own events and result. A node runs once, after all its
+//! predecessors have ended, if any input reached it.
 
 mod adapter;
 mod catalogue;
@@ -45,7 +47,7 @@ use crate::{Dialect, LowerOptions, Lowered, PlanGraph, Portability};
 #[derive(Debug)]
 pub struct Covalt;
 
-/// The dialect's name.
+/// Name of the dialect.
 const NAME: &str = "covalt";
 
 impl Dialect for Covalt {

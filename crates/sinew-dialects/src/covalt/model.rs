@@ -6,15 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 use sinew_source::{Diagnostic, Node, Span, did_you_mean};
 
-/// A graph as it stands in the file.
+/// A graph as written in the file.
 pub(super) struct CanvasGraph {
     pub(super) nodes: Vec<CanvasNode>,
     pub(super) edges: Vec<CanvasEdge>,
-    /// Positions of nodes by id.
+    /// Indexes of nodes by id.
     pub(super) places: BTreeMap<String, usize>,
-    /// Positions of the edges that reach each node, in file order.
+    /// Indexes of the edges that reach each node, in file order.
     incoming: Vec<Vec<usize>>,
-    /// Positions of the edges that leave each node, in file order.
+    /// Indexes of the edges that leave each node, in file order.
     outgoing: Vec<Vec<usize>>,
 }
 
@@ -39,7 +39,7 @@ impl CanvasGraph {
         Self { nodes, edges, places, incoming, outgoing }
     }
 
-    /// Returns the position of a node.
+    /// Returns the index of a node.
     pub(super) fn place(&self, id: &str) -> Option<usize> {
         self.places.get(id).copied()
     }
@@ -49,12 +49,12 @@ impl CanvasGraph {
         self.places.get(id).map(|place| &self.nodes[*place])
     }
 
-    /// Returns the edges that reach the node at this position.
+    /// Returns the edges that reach the node at this index.
     pub(super) fn edges_into(&self, place: usize) -> impl Iterator<Item = &CanvasEdge> {
         self.incoming[place].iter().map(|at| &self.edges[*at])
     }
 
-    /// Returns the edges that leave the node at this position.
+    /// Returns the edges that leave the node at this index.
     pub(super) fn edges_out_of(&self, place: usize) -> impl Iterator<Item = &CanvasEdge> {
         self.outgoing[place].iter().map(|at| &self.edges[*at])
     }
@@ -67,7 +67,7 @@ pub(super) struct CanvasNode {
     pub(super) label: String,
     pub(super) data: Map<String, Value>,
     pub(super) span: Span,
-    /// Where each parameter stands.
+    /// Span of each parameter.
     pub(super) places: Vec<(String, Span)>,
 }
 
@@ -78,23 +78,23 @@ pub(super) struct CanvasEdge {
     pub(super) source_handle: String,
     pub(super) target: String,
     pub(super) target_handle: String,
-    /// Structure (`link`), not flow.
+    /// Whether it is structural (`link`) and not part of the flow.
     pub(super) link: bool,
     /// Whether it ends at a typed side socket and carries a value for one parameter.
     pub(super) socket: bool,
-    /// The node of a cluster whose socket the value is for, and the socket's name, if the edge ends at the cluster's agent
-    /// for that node's sake.
+    /// The node of a cluster and the socket that receives the value, if the edge is redirected to
+    /// the cluster's agent.
     pub(super) inner: Option<(String, String)>,
     pub(super) source_type: Option<String>,
     pub(super) target_type: Option<String>,
     pub(super) span: Span,
-    /// Where the source handle stands, else the edge.
+    /// Span of the source handle, or else of the edge.
     pub(super) source_span: Span,
-    /// Where the target handle stands, else the edge.
+    /// Span of the target handle, or else of the edge.
     pub(super) target_span: Span,
 }
 
-/// The graph: the document itself, or what it wraps (`agent`, `graph`, `graph_data`).
+/// Returns the graph: the document itself, or its field `agent`, `graph` or `graph_data`.
 pub(super) fn graph_of(root: &Node) -> &Node {
     let mut node = root;
     for key in ["agent", "graph_data", "graph"] {
@@ -107,7 +107,7 @@ pub(super) fn graph_of(root: &Node) -> &Node {
     node
 }
 
-/// How much a document looks like one of these graphs, 0 to 100.
+/// Returns the resemblance of a document to these graphs, 0 to 100.
 pub(super) fn resemblance(graph: &Node) -> u8 {
     let (Some(nodes), Some(edges)) =
         (graph.get("nodes").and_then(Node::as_array), graph.get("edges").and_then(Node::as_array))
@@ -123,7 +123,8 @@ pub(super) fn resemblance(graph: &Node) -> u8 {
     if channels { 95 } else { 60 }
 }
 
-/// Edges of this dialect and no nodes: most likely a mistyped name.
+/// Returns the resemblance of a document with edges of this dialect but no nodes: most likely a
+/// misspelled name.
 fn resemblance_without_nodes(graph: &Node) -> u8 {
     let edges = graph.get("edges").and_then(Node::as_array).unwrap_or_default();
     let channel = |edge: &Node| edge.get("data").and_then(|data| data.get("channel")).is_some();
@@ -131,7 +132,7 @@ fn resemblance_without_nodes(graph: &Node) -> u8 {
     if graph.get("nodes").is_none() && edges.iter().all(ours) && edges.iter().any(channel) { 40 } else { 0 }
 }
 
-/// Reads a graph; what has no usable shape is left out and reported.
+/// Reads a graph; reports and omits entries without a usable shape.
 pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> CanvasGraph {
     let mut report = |span: Span, message: String| {
         found.push(
@@ -219,7 +220,7 @@ fn node(id: &str, kind: &str, item: &Node, report: &mut impl FnMut(Span, String)
     CanvasNode { id: id.to_owned(), kind: migrated(kind), label, data, span: item.span, places }
 }
 
-/// Today's name of a kind: no prefix, dashes for underscores.
+/// Returns the current name of a kind: no prefix, dashes for underscores.
 fn migrated(kind: &str) -> String {
     kind.strip_prefix("np:").unwrap_or(kind).replace('_', "-")
 }

@@ -1,4 +1,4 @@
-//! Order of the flow: which nodes start first, which lie on cycles, which run before others.
+//! Order of the flow: start order, cycles and predecessors of nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use sinew_source::Span;
 use super::model::{CanvasGraph, CanvasNode};
 use crate::reach;
 
-/// Flow nodes in the order in which they start: sources by id, then each batch that became ready by id.
+/// Returns flow nodes in start order: sources by id, then each batch of ready nodes by id.
 pub(super) fn kahn<'g>(graph: &'g CanvasGraph, structural: &BTreeSet<&str>) -> Vec<&'g str> {
     let mut waits: BTreeMap<&str, usize> = graph
         .nodes
@@ -42,7 +42,8 @@ pub(super) fn kahn<'g>(graph: &'g CanvasGraph, structural: &BTreeSet<&str>) -> V
     order
 }
 
-/// Nodes that are part of a cycle, of those that cannot be put in order. Nodes behind a cycle are left out.
+/// Returns the nodes on a cycle among those that cannot be ordered. Nodes after a cycle are
+/// excluded.
 pub(super) fn on_cycles<'g>(graph: &'g CanvasGraph, mut left: BTreeSet<&'g str>) -> Vec<&'g str> {
     loop {
         let leads_on = |id: &&str| {
@@ -63,7 +64,8 @@ pub(super) fn on_cycles<'g>(graph: &'g CanvasGraph, mut left: BTreeSet<&'g str>)
 pub(super) struct UpstreamIndex<'g> {
     graph: &'g CanvasGraph,
     structural: &'g BTreeSet<&'g str>,
-    /// Each node once as part of the flow and, at its place plus the number of nodes, once as part of a cluster.
+    /// Predecessors of each node: as part of the flow at its index, and as part of a cluster at its
+    /// index plus the node count.
     before: Vec<Vec<usize>>,
 }
 
@@ -86,7 +88,7 @@ impl<'g> UpstreamIndex<'g> {
         Self { graph, structural, before }
     }
 
-    /// The place where a walk from a node begins.
+    /// Returns the index where a walk from a node starts.
     fn start(&self, node: usize) -> usize {
         let is_structural = self.structural.contains(self.graph.nodes[node].id.as_str());
         if is_structural { self.graph.nodes.len() + node } else { node }

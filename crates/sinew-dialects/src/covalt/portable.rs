@@ -66,7 +66,7 @@ fn agent(
     })
 }
 
-/// A condition of `sam` is without a value, and so false, where the field is not there, as it is here.
+/// A `sam` condition on a missing field has no value and is therefore false, as in this dialect.
 fn conditional(
     graph: &PlanGraph<'_>,
     node: NodeIndex,
@@ -92,7 +92,7 @@ fn conditional(
         return Err("it compares with something that is not a plain value".into());
     }
     let folds = extra.data.get("caseSensitive") == Some(&json!(false)) && wanted.is_string();
-    // Truth values are numbers in Python, and not here.
+    // Booleans are numbers in Python, but not in this dialect.
     let (is, is_not) = match (&wanted, folds) {
         (Value::String(text), true) => {
             let folded = Value::String(text.to_lowercase());
@@ -150,7 +150,8 @@ static NAMED: LazyPattern =
     LazyLock::new(|| Regex::new(r#"^\$\(\s*['"]([^'"]+)['"]\s*\)\.item\.json((?:\.\w+)*)$"#));
 static INPUT: LazyPattern = LazyLock::new(|| Regex::new(r"^input((?:\.\w+)*)$"));
 
-/// Expressions that only name a value, as `sam` templates; any other stops the conversion.
+/// Translates expressions that only name a value to `sam` templates; any other expression stops the
+/// conversion.
 fn translate(graph: &PlanGraph<'_>, node: NodeIndex, text: &str) -> Result<String, String> {
     let compiled = |pattern: &'static LazyPattern| pattern.as_ref().map_err(ToString::to_string);
     let (expression, named, input) = (compiled(&EXPRESSION)?, compiled(&NAMED)?, compiled(&INPUT)?);
@@ -159,7 +160,7 @@ fn translate(graph: &PlanGraph<'_>, node: NodeIndex, text: &str) -> Result<Strin
     for found in expression.captures_iter(text) {
         let (Some(whole), Some(inner)) = (found.get(0), found.get(1)) else { continue };
         let inner = inner.as_str();
-        // The length of a text or a list is not a member of its JSON.
+        // The length of a string or list is not a field of its JSON.
         if inner.split('.').any(|step| step == "length") {
             return Err(format!("the expression '{inner}' does more than name a value"));
         }
@@ -186,22 +187,22 @@ fn translate(graph: &PlanGraph<'_>, node: NodeIndex, text: &str) -> Result<Strin
     Ok(out)
 }
 
-/// Member of the input that the start hands on.
+/// Field of the input that the start passes on.
 const MESSAGE: &str = "message";
 /// The path of the execution's input in `sam`.
 const WORKFLOW_INPUT: &str = "workflow.input";
 
-/// The path of a node's value in `sam`.
+/// Returns the path of a node's value in `sam`.
 fn root(plan: &Plan, node: NodeIndex) -> String {
     let own = plan.node(node);
     if own.op == NodeOperation::Source { WORKFLOW_INPUT.into() } else { format!("{}.output", own.id) }
 }
 
-/// The path of what came before: the one node before it, past conditionals, which hand on what they got.
+/// Returns the path of the only preceding value, skipping conditionals, which pass on their input.
 fn previous(graph: &PlanGraph<'_>, node: NodeIndex) -> Option<String> {
     let plan = graph.plan();
     let mut at = node;
-    // No way up a graph is longer than its nodes.
+    // No path in an acyclic graph is longer than its node count.
     for _ in 0..=plan.nodes.len() {
         let mut before = graph.edges_into(at).map(|(_, edge)| edge.from);
         let first = before.next()?;

@@ -10,7 +10,7 @@ use super::adapter;
 use super::scope::{primary, shown};
 use super::template::spaced_json;
 
-/// The events of a fact. A node that does not stream says that it started when it is done.
+/// Returns the events of a fact. A node without streaming reports its start when it ends.
 pub(super) fn events(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
     let act = match fact {
         Fact::Began { act }
@@ -30,7 +30,7 @@ pub(super) fn events(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> 
         Fact::Progressed { value, .. } if value["type"] == "agent_event" => {
             vec![of(ctx, act, "agent_event", Some(value))]
         }
-        // An error is told when the node ends.
+        // An error is reported when the node ends.
         Fact::Progressed { value, .. } if value["type"] != "error" => {
             vec![of(ctx, act, "progress", Some(value))]
         }
@@ -51,7 +51,8 @@ pub(super) fn events(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> 
     }
 }
 
-/// Events that a plugin's executor reported: `agent_event` as it is, all else as progress.
+/// Returns the events that a plugin's executor reported: `agent_event` unchanged, all others as
+/// progress.
 fn executor_events(ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<(&'static str, Value)> {
     if ctx.node_of(act).extra.get("executor").is_none() {
         return Vec::new();
@@ -65,7 +66,7 @@ fn executor_events(ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<(&'static
         .collect()
 }
 
-/// Returns the data of an error event; an error that the node reported is told as it was.
+/// Returns the data of an error event; an error that the node itself reported is unchanged.
 fn told(ctx: &AdapterContext<'_>, act: ActivationId, error: &Value, on_error: &str) -> Value {
     if adapter::reported(ctx, act).is_some() && on_error == "stop" {
         json!({ "error": error })
@@ -74,7 +75,7 @@ fn told(ctx: &AdapterContext<'_>, act: ActivationId, error: &Value, on_error: &s
     }
 }
 
-/// One event for a run that somebody stopped: at the node that was at work.
+/// Returns one event for a cancelled execution: at the node that was running.
 fn cancelled(ctx: &AdapterContext<'_>) -> Vec<NativeEvent> {
     let at_work = |act: &ActivationId| {
         ctx.act(*act).phase == ActivationPhase::Running && !adapter::is_silent(ctx, *act)
@@ -103,7 +104,7 @@ fn of(ctx: &AdapterContext<'_>, act: ActivationId, kind: &str, data: Option<&Val
     NativeEvent { line, json }
 }
 
-/// A time in seconds since 1970, as events have it.
+/// Returns a time in seconds since 1970, for events.
 fn seconds(ms: u64) -> f64 {
     #[expect(
         clippy::cast_precision_loss,
@@ -113,7 +114,7 @@ fn seconds(ms: u64) -> f64 {
     ms / 1_000.0
 }
 
-/// The message for a chat that an event of a node becomes.
+/// Returns the chat message of a node event.
 fn chat_event(event: &Value) -> Option<Value> {
     let data = &event["data"];
     let content = || ["token", "content", "text"].iter().find_map(|key| data.get(*key)?.as_str());
@@ -123,7 +124,7 @@ fn chat_event(event: &Value) -> Option<Value> {
         "completed" => ("FlowNodeCompleted", None),
         "error" => ("RunError", data["error"].as_str()),
         "cancelled" => ("RunCancelled", None),
-        // Events of agents are shown as they are.
+        // Events of agents are unchanged.
         "agent_event" => return Some(data.clone()),
         _ => return None,
     };
@@ -140,9 +141,10 @@ fn chat_event(event: &Value) -> Option<Value> {
     Some(chat)
 }
 
-/// The messages for a chat that a run so far amounts to: what each node did, what the person reads, and the end.
+/// Returns the chat messages of an execution so far: the work of each node, the text for the
+/// person, and the end.
 ///
-/// Tokens that streamed by are not kept with a run; their text stands in one `RunContent`.
+/// Streamed tokens are not stored with an execution; their text is in one `RunContent`.
 fn chat_events(
     ctx: &AdapterContext<'_>,
     status: &str,
@@ -210,7 +212,7 @@ fn outputs(ctx: &AdapterContext<'_>) -> Map<String, Value> {
         if adapter::is_silent(ctx, act) {
             continue;
         }
-        // Outputs from before an error are told, although the error travels on.
+        // Outputs before an error are reported, although the error is passed on.
         let given = match adapter::error_of(ctx, act) {
             Some(_) => output.value.get(adapter::PARTIAL),
             None => Some(&*output.value),
@@ -225,7 +227,7 @@ fn outputs(ctx: &AdapterContext<'_>) -> Map<String, Value> {
     all
 }
 
-/// Activations behind which nothing ran, with the values that they gave.
+/// Returns the activations without successors, with their values.
 fn last_values(ctx: &AdapterContext<'_>) -> impl Iterator<Item = (ActivationId, Value)> {
     (0..ctx.state.acts.len() as ActivationId).filter_map(|act| {
         let one = ctx.act(act);
@@ -236,7 +238,8 @@ fn last_values(ctx: &AdapterContext<'_>) -> impl Iterator<Item = (ActivationId, 
     })
 }
 
-/// The text that a person reads: that of the response to a request, else of the last end of the graph that has one.
+/// Returns the text for the person: from the response to a request, else from the last activation
+/// without successors that has one.
 fn final_text(ctx: &AdapterContext<'_>) -> Option<String> {
     let text_of = |value: &Value| {
         let member = ["response", "text", "message", "body"].iter().find_map(|key| value.get(*key)?.as_str());
@@ -250,11 +253,12 @@ fn final_text(ctx: &AdapterContext<'_>) -> Option<String> {
     ends.iter().find_map(|(_, value)| text_of(value))
 }
 
-/// The value at the end of the graph: that of the node behind which nothing ran, or of each by its id.
+/// Returns the final value of the graph: that of the only activation without successors, or all
+/// values by node id.
 pub(super) fn last_value(ctx: &AdapterContext<'_>) -> Value {
     let mut left = Map::new();
     for (act, value) in last_values(ctx) {
-        // A request's response is the result, whatever else ended.
+        // The response to a request is the result, whichever other nodes ended.
         if ctx.node_of(act).kind == "webhook-end" {
             return value;
         }
@@ -267,7 +271,8 @@ pub(super) fn last_value(ctx: &AdapterContext<'_>) -> Value {
     }
 }
 
-/// The result object: status, outputs, error, the text a person reads, and the run as a chat shows it.
+/// Returns the result object: status, outputs, error, the text for the person, and the chat
+/// messages.
 pub(super) fn result(ctx: &AdapterContext<'_>) -> Value {
     let failed = ctx.state.failed.as_ref();
     let outcome = ctx.outcome();

@@ -1,4 +1,4 @@
-//! Values that a node of a run can see, and the nodes that take part in a run.
+//! Values that a node can access, and the nodes that take part in an execution.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,20 +10,20 @@ use super::coerce::DATA;
 use super::compute::RESPONSE;
 use super::script::ScriptScope;
 
-/// The type of an error that travels on in place of a value.
+/// The type of an error that is passed on in place of a value.
 pub(super) const ERROR: &str = "error";
 
-/// A value with its type.
+/// Adds a type to a value.
 pub(super) fn typed(kind: &str, value: impl Into<Value>) -> Value {
     json!({ "type": kind, "value": value.into() })
 }
 
-/// The value of a typed one.
+/// Returns a typed value without its type.
 pub(super) fn bare(typed: &Value) -> Value {
     typed.get("value").cloned().unwrap_or_default()
 }
 
-/// Values that an expression in a node's parameters sees.
+/// Values that expressions in a node's parameters can access.
 pub(super) struct VisibleValues<'c, 'e> {
     pub(super) ctx: &'c AdapterContext<'e>,
     /// Values by input handle.
@@ -45,7 +45,7 @@ impl ScriptScope for VisibleValues<'_, '_> {
             return left(self.ctx, ix).map(|(_, value)| value);
         }
         let labelled = (0..).zip(&plan.nodes).filter(|(_, node)| node.label.as_deref() == Some(name));
-        // Of several with one label, the last that ended counts.
+        // Of several nodes with the same label, the last that ended counts.
         labelled
             .filter_map(|(ix, _)| left(self.ctx, ix))
             .max_by_key(|(when, _)| *when)
@@ -53,17 +53,18 @@ impl ScriptScope for VisibleValues<'_, '_> {
     }
 }
 
-/// The data input: what came at `input` (or `data`).
+/// Returns the data input: the value at `input` (or `data`).
 pub(super) fn input_of(inputs: &Map<String, Value>) -> Value {
     inputs.get("input").or_else(|| inputs.get("data")).cloned().unwrap_or_default()
 }
 
-/// The payload the run was started with.
+/// Returns the payload that started the execution.
 pub(super) fn trigger(ctx: &AdapterContext<'_>) -> Value {
     ctx.input().get("trigger").cloned().unwrap_or_else(|| ctx.input().clone())
 }
 
-/// Returns the value that a node left at `output`, `true` or `false`, and when; nothing if it did not end well.
+/// Returns the node's value at `output`, `true` or `false`, and its end time; `None` if the node
+/// did not succeed.
 fn left(ctx: &AdapterContext<'_>, node: NodeIndex) -> Option<((u64, ActivationId), Value)> {
     let act = ctx.latest(ctx.root(), node)?;
     let one = ctx.act(act);
@@ -74,18 +75,18 @@ fn left(ctx: &AdapterContext<'_>, node: NodeIndex) -> Option<((u64, ActivationId
     Some(((one.ended_at.unwrap_or_default(), act), value))
 }
 
-/// The value at `output`, `true` or `false`; none for errors.
+/// Returns the value at `output`, `true` or `false`; `None` for errors.
 pub(super) fn primary(outputs: &Value) -> Option<Value> {
     let port = ["output", "true", "false", "data", RESPONSE].iter().find_map(|port| outputs.get(*port))?;
     (port["type"] != ERROR).then(|| bare(port))
 }
 
-/// A value as the dialect's users see it: data bare, the rest with its type.
+/// Returns a value as displayed to users: data without its type, other values with it.
 pub(super) fn shown(typed: &Value) -> Value {
     if typed["type"] == DATA { bare(typed) } else { typed.clone() }
 }
 
-/// Outputs given for a node at the start of a partial run.
+/// Returns the outputs that the input of a partial execution provides for a node.
 pub(super) fn cached<'c>(ctx: &AdapterContext<'c>, node: &str) -> Option<&'c Value> {
     let execution = ctx.input().get("execution");
     let given =
@@ -112,7 +113,8 @@ fn targets_of(input: &Value) -> Vec<String> {
     texts(scope.and_then(|scope| scope.get("target_node_ids")))
 }
 
-/// Whether a node takes part in this run: all do, unless the input names targets or entries.
+/// Returns whether a node takes part in this execution: all do, unless the input names targets or
+/// entries.
 pub(super) fn takes_part(ctx: &AdapterContext<'_>, node: NodeIndex) -> bool {
     if ctx.input().get("execution").is_none() {
         return true;
@@ -120,7 +122,7 @@ pub(super) fn takes_part(ctx: &AdapterContext<'_>, node: NodeIndex) -> bool {
     participants(ctx.plan(), ctx.input()).is_none_or(|part| part.contains(&node))
 }
 
-/// The nodes that take part in a run with this input; `None` if all do.
+/// Returns the nodes that take part in an execution with this input; `None` if all do.
 pub(super) fn participants(plan: &Plan, input: &Value) -> Option<BTreeSet<NodeIndex>> {
     let execution = input.get("execution")?;
     let find = |ids: Vec<String>| ids.iter().filter_map(|id| plan.find(id)).collect::<Vec<_>>();
@@ -143,7 +145,7 @@ pub(super) fn participants(plan: &Plan, input: &Value) -> Option<BTreeSet<NodeIn
     Some(reach(plan, &below, true))
 }
 
-/// These nodes and all above (or below) them in the flow.
+/// Returns these nodes and all their predecessors (or successors) in the flow.
 fn reach(plan: &Plan, from: &[NodeIndex], up: bool) -> BTreeSet<NodeIndex> {
     let mut next: BTreeMap<NodeIndex, Vec<NodeIndex>> = BTreeMap::new();
     for edge in plan.edges.iter().filter(|edge| !edge.attach) {

@@ -1,4 +1,4 @@
-//! Conditions of a node as people read them afterwards, with the values that they looked at.
+//! Evaluated conditions of a node, with the values that they used, for people.
 
 use serde_json::{Map, Value};
 use sinew_engine::{AdapterContext, BoundValue, SeenCondition};
@@ -7,7 +7,7 @@ use super::lower::CanvasNodeData;
 use super::scope::{VisibleValues, input_of};
 use super::{compute, template};
 
-/// Returns the condition of a node of the kind `conditional` with these inputs.
+/// Returns the condition of a `conditional` node with these inputs.
 pub(super) fn conditions(
     ctx: &AdapterContext<'_>,
     extra: &CanvasNodeData,

@@ -1,4 +1,4 @@
-//! Expressions in parameters: `{{ … }}` in any text, however deep.
+//! Expressions in parameters: `{{ … }}` in any string, at any depth.
 
 use serde_json::{Map, Value};
 
@@ -6,16 +6,17 @@ use super::script::{self, ExpressionFailure, ScriptExpression, ScriptScope};
 use crate::fill::{FillBudget, filled_bytes};
 use crate::js;
 
-/// A piece of a text.
+/// A piece of a string.
 #[derive(Debug, PartialEq)]
 pub(super) enum TextPiece<'t> {
-    /// As it stands.
+    /// Literal text.
     Text(&'t str),
     /// The text between the braces.
     Expression(&'t str),
 }
 
-/// The pieces of a text. What names nothing (`{{ name }}`, `{{}}`) stays as it is: other templates use it.
+/// Splits a string into pieces. Braces without a reference (`{{ name }}`, `{{}}`) are unchanged,
+/// because other templates use them.
 pub(super) fn pieces(text: &str) -> Vec<TextPiece<'_>> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -39,7 +40,7 @@ pub(super) fn pieces(text: &str) -> Vec<TextPiece<'_>> {
     found
 }
 
-/// Where the expression ends: at `}}` outside of texts and of objects.
+/// Returns the end of the expression: at `}}` outside of string literals and objects.
 fn end_of(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let (mut depth, mut quote, mut at) = (0_u32, None, 0);
@@ -55,7 +56,7 @@ fn end_of(text: &str) -> Option<usize> {
         }
         at += 1;
     }
-    // An apostrophe in prose is not text: the nearest end counts then.
+    // An apostrophe in prose is not a string literal: the nearest end counts then.
     text.find("}}")
 }
 
@@ -67,7 +68,7 @@ fn is_verbatim(inner: &str) -> bool {
             && !inner.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether a text in the value opens an expression and never closes it.
+/// Returns whether a string in the value opens an expression and never closes it.
 pub(super) fn is_open(value: &Value) -> bool {
     match value {
         Value::String(text) => text.rfind("{{").is_some_and(|open| !text[open..].contains("}}")),
@@ -77,7 +78,7 @@ pub(super) fn is_open(value: &Value) -> bool {
     }
 }
 
-/// Every expression in a value.
+/// Returns every expression in a value.
 pub(super) fn expressions<'v>(
     value: &'v Value,
     visit: &mut impl FnMut(&'v str, Result<ScriptExpression, ExpressionFailure>),
@@ -96,8 +97,8 @@ pub(super) fn expressions<'v>(
     }
 }
 
-/// The parameters with their expressions worked out; those named in `raw` stay as they are. Expressions that give too
-/// much together are empty, like others that raise.
+/// Returns the parameters with evaluated expressions, except those named in `raw`. Expressions
+/// beyond the shared size budget are empty, like expressions that raise.
 pub(super) fn resolve(
     data: &Map<String, Value>,
     raw: &[String],
@@ -128,7 +129,8 @@ fn resolve_value(value: &Value, scope: &dyn ScriptScope, budget: &FillBudget) ->
     }
 }
 
-/// A text that is one expression keeps the type of its value; what is missing or raises is empty.
+/// Resolves a string. A single expression keeps the type of its value; missing values and errors
+/// are empty.
 fn resolve_text(text: &str, scope: &dyn ScriptScope, budget: &FillBudget) -> Value {
     let value = |inner: &str| {
         let value = script::parse(inner).and_then(|expr| script::evaluate(&expr, scope)).unwrap_or_default();
@@ -149,7 +151,7 @@ fn resolve_text(text: &str, scope: &dyn ScriptScope, budget: &FillBudget) -> Val
     Value::String(parts.collect())
 }
 
-/// JSON with a space after each comma and colon, the way the dialect writes it in texts and events.
+/// Formats JSON with a space after each comma and colon, as the dialect does in strings and events.
 pub(super) fn spaced_json(value: &Value) -> String {
     match value {
         Value::Array(items) => {

@@ -1,4 +1,4 @@
-//! Every case of the dialect, and what the cases do not say.
+//! All cases of the dialect, and rules that the cases do not cover.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{Covalt, coerce, template};
 use crate::Dialect;
 use crate::testing::{Bench, Stubbed, judge, lower, lower_in, lower_with};
 
-/// The test doubles, as kinds a plugin would add.
+/// Test doubles, as kinds that a plugin would add.
 pub(super) fn doubles() -> Value {
     json!({
         "const": { "outputs_from": "outputs" },
@@ -23,7 +23,7 @@ pub(super) fn doubles() -> Value {
     })
 }
 
-/// Answers of the doubles to the data and inputs they are asked with.
+/// Returns the replies of the doubles to their data and inputs.
 pub(super) fn double(node: &str, ask: &TaskRequest) -> Stubbed {
     let data = &ask.input["data"];
     let out = |ports: Value| Ok(TaskReply::new(json!({ "outputs": ports })));
@@ -87,7 +87,8 @@ fn recorded_runs() {
     });
 }
 
-/// A graph in short form: nodes `id:type`, edges `a>b`, `a.port>b.handle`, links `a.tools~b.tools`.
+/// Returns a graph in short form: nodes `id:type`, edges `a>b`, `a.port>b.handle`, links
+/// `a.tools~b.tools`.
 pub(super) fn graph(nodes: &str, edges: &str, data: &Value) -> Value {
     let nodes = nodes.split_whitespace().map(|node| {
         let (id, kind) = node.split_once(':').unwrap();
@@ -113,7 +114,7 @@ pub(super) fn ran(nodes: &str, edges: &str, data: &Value, input: &Value) -> (Val
     })
 }
 
-/// Names a test's expressions know.
+/// Names that expressions of a test may use.
 struct TestNames(Map<String, Value>);
 
 impl ScriptScope for TestNames {
@@ -475,7 +476,7 @@ fn plugins_are_found_where_they_are_dropped() {
             "twice" => &["b/", "a/"],
             "broken" => &["a/"],
             "empty" => &["README.md"],
-            // A folder that holds itself, as links can.
+            // A folder that contains itself, as links can.
             _ if path.starts_with("endless") => &["endless/"],
             _ => return Err("no such folder".to_owned()),
         };

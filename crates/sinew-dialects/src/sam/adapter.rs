@@ -1,4 +1,4 @@
-//! Answers of this dialect to the engine while it decides.
+//! Engine callbacks of this dialect.
 
 use sinew_protocol::code;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Adapter for SamAdapter {
     }
 
     fn admit(&self, plan: &Plan, input: Value) -> Result<Value, Fault> {
-        // A workflow that is started without an input has an empty one.
+        // A workflow that is started without an input has an empty object.
         let input = if input.is_null() { json!({}) } else { input };
         match &plan.input_schema {
             Some(source) => {
@@ -87,7 +87,8 @@ impl Adapter for SamAdapter {
     }
 }
 
-/// `Node 'a' failed: …`; a map, loop or fork passes on what its child said.
+/// Prefixes a fault with `Node 'a' failed: …`; a map, loop or fork passes on the fault of its
+/// child.
 fn named(ctx: &AdapterContext<'_>, act: ActivationId, fault: &Fault) -> Fault {
     if ctx.act(act).children.as_ref().is_some_and(|children| children.failed.is_some()) {
         return fault.clone();
@@ -96,7 +97,7 @@ fn named(ctx: &AdapterContext<'_>, act: ActivationId, fault: &Fault) -> Fault {
     Fault { message, ..fault.clone() }
 }
 
-/// The dialect's words for an attempt that took too long.
+/// Replaces the message of an attempt timeout by that of the dialect.
 fn in_time(ctx: &AdapterContext<'_>, act: ActivationId, fault: &Fault) -> Fault {
     match ctx.node_of(act).attempt_timeout_ms {
         Some(ms) if fault.code == ATTEMPT_TIMED_OUT => {
@@ -111,7 +112,7 @@ fn no_value(reason: String) -> Fault {
     Fault::invalid(code::TEMPLATE_FIELD_MISSING.as_str(), reason)
 }
 
-/// The value, if it holds the schema.
+/// Returns the value if it conforms to the schema.
 fn checked(source: &Value, value: Value, code: &'static str, what: &str) -> Result<Value, Fault> {
     let schema = schema(source).map_err(|error| Fault::invalid(code, format!("{what}: {error}")))?;
     let Err(violations) = schema.check(&value) else { return Ok(value) };
@@ -121,7 +122,7 @@ fn checked(source: &Value, value: Value, code: &'static str, what: &str) -> Resu
     Err(Fault::invalid(code, format!("{what}: {first}")).with_details(&wrong))
 }
 
-/// An activation that is about to begin.
+/// An activation that is about to start.
 struct StartingNode<'c> {
     ctx: &'c AdapterContext<'c>,
     program: &'c CompiledPlan,
@@ -152,7 +153,7 @@ impl<'c> StartingNode<'c> {
                 .holds(when, ConditionPosition::When)
                 .unwrap_or_else(|reason| self.not_evaluated("when", &reason))
         {
-            // With its own port only, none of a branching node's targets is chosen.
+            // With only its own port, a branching node selects none of its targets.
             let output = match self.node.def.work.targets().as_slice() {
                 [] => ActivationOutput::default(),
                 _ => ActivationOutput::default().port(OUT, Value::Null),
@@ -205,7 +206,8 @@ impl<'c> StartingNode<'c> {
         self.node.conditions.first().map_or(Ok(false), |read| self.holds(read, ConditionPosition::Case(0)))
     }
 
-    /// A `when` or a case that cannot be evaluated does not hold; operators can read why.
+    /// Treats a `when` or a case that cannot be evaluated as false, and records the reason for
+    /// operators.
     fn not_evaluated(&self, place: &str, reason: &str) -> bool {
         self.ctx.note(json!({ "condition_error": { "place": place, "reason": reason } }));
         false
@@ -224,10 +226,12 @@ impl<'c> StartingNode<'c> {
         NodeDecision::Ask(Box::new(ask))
     }
 
-    /// The input as mapped, or, without a mapping, worked out from where the node stands.
+    /// Returns the mapped input, or without a mapping the input derived from the node's
+    /// dependencies.
     fn input(&self) -> Result<SharedJson, Fault> {
         if let Some(mapping) = &self.node.data {
-            // Exit handlers report on what is there: after a success there is no error, after a failure outputs are missing.
+            // Exit handlers report whatever exists: after a success there is no error, after a
+            // failure outputs are missing.
             let is_exit = self.ctx.outcome().is_some();
             let missing = if is_exit { MissingField::Null } else { MissingField::Refused };
             return mapping.resolve(&self.view, missing).map(SharedJson::from).map_err(no_value);
@@ -292,7 +296,7 @@ impl<'c> StartingNode<'c> {
         }
     }
 
-    /// Returns the arrived values, in the order of `wait_for`.
+    /// Joins the arrived values, in the order of `wait_for`.
     fn join(&self, wait_for: &[String], strategy: Strategy) -> NodeDecision {
         let plan = self.ctx.plan();
         let arrived: Vec<NodeIndex> = self
@@ -328,7 +332,7 @@ fn cannot_evaluate(reason: String) -> Fault {
     Fault::invalid(code::CONDITION_CANNOT_BE_EVALUATED.as_str(), reason)
 }
 
-/// An output of which only the chosen branch gets something, and whoever depends on the node itself.
+/// Returns an output that is sent to the selected branch and to dependents of the node itself.
 fn branched(output: Value, branch: Option<&String>) -> NodeDecision {
     let output = SharedJson::from(output);
     let mut made = ActivationOutput::new(Arc::clone(&output)).port(OUT, Arc::clone(&output));

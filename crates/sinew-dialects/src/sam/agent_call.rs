@@ -1,4 +1,4 @@
-//! The workflow that asks one agent: for calls that must survive the processes of both sides.
+//! The workflow that calls one agent: for calls that must survive the processes of both sides.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,9 @@ use sinew_source::{Limits, load_data};
 
 use crate::dialect::{Dialect as _, LowerOptions, no_list};
 
-/// Plan of the workflow that asks the agent of this name once. The agent gets the input of the workflow as it is, and the
-/// output is `{output}`. The same name gives the same plan. `None` for a name that no workflow may have.
+/// Returns the plan of the workflow that calls the agent of this name once. The agent receives the
+/// input of the workflow unchanged, and the output is `{output}`. The same name always gives the
+/// same plan. `None` for a name that is not valid for a workflow.
 pub fn agent_call_plan(agent: &str) -> Option<Plan> {
     let document = json!({
         "name": agent_call(agent),

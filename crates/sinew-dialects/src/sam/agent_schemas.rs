@@ -1,4 +1,4 @@
-//! Schemas that agents declare beside a workflow file, and inputs that do not fit them.
+//! Schemas of agents declared next to a workflow file, and inputs that do not conform to them.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -8,14 +8,15 @@ use sinew_source::hint_for;
 
 use super::model::{Work, WorkflowDefinition};
 
-/// Schemas that an agent declares beside the file.
+/// The schemas of an agent declared next to the file.
 #[derive(Default)]
 pub(super) struct AgentSchemas {
     pub(super) input: Option<Rc<Value>>,
     pub(super) output: Option<Rc<Value>>,
 }
 
-/// The schemas of the agents that a definition names, as far as they are known beside the file.
+/// Returns the schemas of the agents that a definition names, as far as they are declared next to
+/// the file.
 pub(super) fn agent_schemas<'d>(
     definition: &'d WorkflowDefinition,
     read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
@@ -36,15 +37,16 @@ pub(super) fn agent_schemas<'d>(
     known
 }
 
-/// Whether a schema is put together of others, or takes any property: it says nothing about one that it does not name.
+/// Returns whether a schema is composed of others or accepts any property, so that undeclared
+/// properties are possible.
 pub(super) fn is_open(schema: &Value) -> bool {
     let parts = ["patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if"];
     parts.iter().any(|key| schema.get(key).is_some())
         || schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false))
 }
 
-/// Returns for each member of an input that its schema misses, or does not have, words for it and a near name. `told` counts
-/// findings so far: near names are looked for while there are few.
+/// Returns a description of each missing or undeclared field of an input, with a similar name.
+/// `told` counts the findings so far: similar names are only searched for while there are few.
 pub(super) fn misfits(input: &Value, schema: &Value, told: usize) -> Vec<(String, Option<String>)> {
     let properties = schema.get("properties").and_then(Value::as_object);
     let (Some(members), Some(properties)) = (input.as_object(), properties) else { return Vec::new() };

@@ -1,24 +1,25 @@
-//! Chance in conditions (`rand()`, `randint(n)`): numbers that depend on nothing but the place where they are drawn.
+//! Random numbers in conditions (`rand()`, `randint(n)`), which depend only on the position of the
+//! draw.
 //!
 //! Every owner of an execution draws the same numbers for the same decision, and a replay draws them again.
 
 use sha2::{Digest as _, Sha256};
 
-/// Digest of the place of a decision: execution, node, activation, condition.
+/// Digest of the position of a decision: execution, node, activation, condition.
 pub(super) type ChanceSeed = [u8; 32];
 
-/// Place of a condition within the decisions of one activation.
+/// Position of a condition among the decisions of one activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConditionPosition {
-    /// Whether the node runs at all.
+    /// Condition for running the node.
     When,
-    /// A case of a switch by its position, or the only condition of a conditional.
+    /// A case of a switch by its index, or the only condition of a conditional.
     Case(usize),
-    /// Whether a loop goes on after so many iterations.
+    /// Condition for continuing a loop after this number of iterations.
     Iteration(usize),
 }
 
-/// Digest of a place: each part by itself, so that no two places are one.
+/// Digests a position: each part separately, so that no two positions collide.
 pub(super) fn chance_seed(names: &[&str], ordinal: u32, place: ConditionPosition) -> ChanceSeed {
     let mut digest = Sha256::new();
     for name in names {
@@ -36,19 +37,20 @@ pub(super) fn chance_seed(names: &[&str], ordinal: u32, place: ConditionPosition
     digest.finalize().into()
 }
 
-/// The numbers that one evaluation draws.
+/// The random numbers of one evaluation.
 pub(super) struct ChanceDraws<'s> {
     seed: &'s dyn Fn() -> ChanceSeed,
     drawn: u64,
 }
 
 impl<'s> ChanceDraws<'s> {
-    /// Draws of an evaluation at this place. The seed is made for conditions that draw something.
+    /// Creates the draws of an evaluation. The seed is only computed for conditions that draw a
+    /// number.
     pub(super) fn new(seed: &'s dyn Fn() -> ChanceSeed) -> Self {
         Self { seed, drawn: 0 }
     }
 
-    /// Returns the next number, from 0 to just below 1.
+    /// Returns the next number in the range `0.0..1.0`.
     pub(super) fn next_float(&mut self) -> f64 {
         let digest =
             Sha256::new().chain_update((self.seed)()).chain_update(self.drawn.to_be_bytes()).finalize();
@@ -65,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers lie from 0 to below 1, spread evenly, and no place repeats those of another.
+    /// Numbers are distributed evenly in `0.0..1.0`, and no position repeats those of another.
     #[test]
     fn draws_are_even_and_those_of_their_place() {
         let mut seen = BTreeSet::new();
@@ -89,7 +91,7 @@ mod tests {
                 }
             }
         }
-        // 10,000 draws: a tenth of them lies 6 standard deviations around 1,000.
+        // 10,000 draws: the range is 6 standard deviations around 1,000 per tenth.
         assert!(tenths.iter().all(|count| (820..1180).contains(count)), "{tenths:?}");
     }
 }

@@ -1,8 +1,9 @@
-//! Durations as workflow files write them: `30s`, `1.5m`, `2 h`, `1d`, or a bare number of seconds.
+//! Durations in workflow files: `30s`, `1.5m`, `2 h`, `1d`, or a bare number of seconds.
 
 use serde_json::Value;
 
-/// Seconds of a duration. A bare number counts seconds; the units are s, m, h and d, in either case.
+/// Returns a duration in seconds. A bare number counts seconds; the units are s, m, h and d, in
+/// either case.
 pub fn seconds(value: &Value) -> Result<f64, String> {
     let (found, shown) = match value {
         Value::Number(number) => (number.as_f64(), number.to_string()),
@@ -17,7 +18,7 @@ pub fn seconds(value: &Value) -> Result<f64, String> {
     })
 }
 
-/// The same in milliseconds, at least one for anything above zero.
+/// Returns a duration in milliseconds, at least one for any positive duration.
 pub fn milliseconds(value: &Value) -> Result<u64, String> {
     seconds(value).map(to_milliseconds)
 }
@@ -28,7 +29,7 @@ fn to_milliseconds(seconds: f64) -> u64 {
     rounded.max(u64::from(seconds > 0.0))
 }
 
-/// Ten years, in seconds: beyond it a duration is a slip of the pen.
+/// Ten years, in seconds: a longer duration is an error.
 const LONGEST: f64 = 10.0 * 366.0 * 86_400.0;
 
 fn of_text(text: &str) -> Option<f64> {

@@ -1,4 +1,4 @@
-//! The dialect's own result object: the state of an execution as the specification has it.
+//! The dialect's result object: the state of an execution as specified.
 
 use serde_json::{Map, Value, json};
 use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, TerminalStatus};
@@ -6,7 +6,7 @@ use sinew_plan::NodeIndex;
 
 use super::world::name;
 
-/// Returns `WorkflowExecutionState`, without the id of the execution, which adapters do not know.
+/// Returns `WorkflowExecutionState`, without the id of the execution, which adapters do not have.
 pub(super) fn execution_state(ctx: &AdapterContext<'_>) -> Value {
     let status = match ctx.outcome().map(|outcome| outcome.status) {
         None => "running",
@@ -61,7 +61,7 @@ fn node_result(ctx: &AdapterContext<'_>, act: ActivationId, end: ActivationEnd) 
     }
 }
 
-/// Returns how far a map, loop or fork is; none for other nodes.
+/// Returns the progress of a map, loop or fork; `None` for other nodes.
 fn branch_state(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<Value> {
     let children = ctx.act(act).children.as_ref()?;
     let started = children.acts.len() as u32;

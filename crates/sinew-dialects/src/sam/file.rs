@@ -1,4 +1,5 @@
-//! Where workflows stand in a file: a bare definition, one under `workflow:`, or many in an application file.
+//! Location of workflows in a file: a bare definition, one under `workflow:`, or several in an
+//! application file.
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;
@@ -15,11 +16,11 @@ use super::read::ParseFindings;
 pub(super) struct FileContent {
     /// Workflows by name, in file order.
     pub(super) workflows: Vec<(String, WorkflowDefinition)>,
-    /// Configurations of the agents that came along, by name.
+    /// Configurations of the agents in the file, by name.
     pub(super) agents: BTreeMap<String, Value>,
 }
 
-/// How sure we are that a file is ours, from 0 to 100.
+/// Returns the confidence that a file is in this dialect, from 0 to 100.
 pub(super) fn certainty(document: &Document) -> u8 {
     let root = &document.root;
     if let Some(apps) = root.get("apps").and_then(Node::as_array) {
@@ -35,7 +36,7 @@ pub(super) fn certainty(document: &Document) -> u8 {
         let is_list = |key: &str| workflow.get(key).map(|value| value.as_array().is_some());
         return match (is_list("nodes"), is_list("node")) {
             (Some(true), _) => 90,
-            // A typing error, or a list that was left out, is told as one.
+            // A misspelled or missing list is reported as such.
             (Some(false), _) | (None, Some(true)) => 70,
             (None, _) => 0,
         };
@@ -51,8 +52,8 @@ pub(super) fn certainty(document: &Document) -> u8 {
     }
 }
 
-/// Returns the names under `env:` of an application file. Any other file has no variables: the source engine replaces
-/// `${NAME}` in application files, before it parses them, and nowhere else.
+/// Returns the names under `env:` of an application file. Other files have no variables: the source
+/// engine replaces `${NAME}` only in application files, before it parses them.
 pub(super) fn declared_variables(document: &Document) -> Option<Vec<&Node>> {
     document.root.get("apps")?;
     Some(match document.root.get("env") {
@@ -64,7 +65,7 @@ pub(super) fn declared_variables(document: &Document) -> Option<Vec<&Node>> {
     })
 }
 
-/// Keys of nodes that no other dialect has.
+/// Keys of nodes that exist in no other dialect.
 const OWN_KEYS: [&str; 6] =
     ["agent_name", "depends_on", "workflow_name", "wait_for", "withItems", "withParam"];
 
@@ -97,7 +98,7 @@ fn application(app: &Node, default_name: &str, content: &mut FileContent, found:
     let name = name_of(config, of_app);
     match config.get("workflow") {
         Some(workflow) => one(workflow, config, &name, false, content, found),
-        // Gateways and other services have an `app_config` too, but no name of an agent.
+        // Gateways and other services also have an `app_config`, but no agent name.
         None if config.get("agent_name").is_some() => {
             content.agents.insert(name, config.to_json());
         }

@@ -1,4 +1,4 @@
-//! From a definition to a plan.
+//! Lowers a definition to a plan.
 
 use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,18 +16,18 @@ use super::duration;
 use super::model::{Branch, Call, NodeDef, RetryStrategy, Strategy, Work, WorkflowDefinition};
 use super::shape::GraphShape;
 
-/// Seconds a node may take whose file says nothing.
+/// Default timeout of a node, in seconds.
 pub(super) const NODE_TIMEOUT: f64 = 300.0;
-/// Seconds an execution may take whose file says nothing.
+/// Default timeout of an execution, in seconds.
 const WORKFLOW_TIMEOUT: f64 = 1800.0;
-/// Items of a map, iterations of a loop, where the file says nothing.
+/// Default limit of the items of a map and the iterations of a loop.
 pub(super) const MOST: u32 = 100;
-/// Member of a node's `extra` with the fields of events that only its kind has.
+/// Field of a node's `extra` with the event fields that only its kind has.
 pub(super) const EVENT_FIELDS: &str = "event";
 /// The port that carries a node's whole output.
 pub(super) const OUT: &str = "out";
 
-/// Lowers a definition that was found right. Also gives the place of every node of the plan.
+/// Lowers a valid definition. Also returns the span of every node of the plan.
 pub(super) fn lower(name: &str, definition: &WorkflowDefinition) -> Result<(Plan, Vec<Option<Span>>), Fault> {
     let mut positions = BTreeMap::new();
     for (n, node) in definition.nodes.iter().enumerate() {
@@ -48,7 +48,8 @@ struct PlanLowering<'d> {
 impl PlanLowering<'_> {
     fn plan(mut self, name: &str) -> Result<(Plan, Vec<Option<Span>>), Fault> {
         let definition = self.definition;
-        // Nodes of the file come first, so their indices are their positions; branches of forks follow.
+        // Nodes of the file come first, so their indexes are their positions; branches of forks
+        // follow.
         let mut next = definition.nodes.len();
         for (n, node) in definition.nodes.iter().enumerate() {
             let op = match &node.work {
@@ -196,7 +197,7 @@ impl PlanLowering<'_> {
             wall_ms: duration::milliseconds(&wall.into()).ok(),
             ..PlanLimits::default()
         };
-        // A limit the author set for a node is the limit.
+        // A higher limit of a single node raises the limit of the plan.
         for node in &self.definition.nodes {
             match &node.work {
                 Work::Map { max_items: Some(max), .. } => limits.fan_out = limits.fan_out.max(*max),
@@ -263,7 +264,7 @@ fn branch_label(work: &Work, target: &str) -> Option<String> {
     Some(label.to_owned())
 }
 
-/// A branch of a fork is an agent node.
+/// Converts a branch of a fork to an agent node.
 fn as_node(branch: &Branch) -> NodeDef {
     NodeDef {
         id: branch.id.clone(),
@@ -286,7 +287,7 @@ fn node_extra(node: &NodeDef) -> Result<Value, Fault> {
     Ok(kept)
 }
 
-/// Fields of `workflow_node_execution_start` that only this kind of node has.
+/// Returns the fields of `workflow_node_execution_start` that only this kind of node has.
 fn event_fields(work: &Work) -> Option<Value> {
     Some(match work {
         Work::Conditional { condition, true_branch, false_branch } => json!({

@@ -1,11 +1,13 @@
 //! Solace Agent Mesh workflows: agents in a graph of dependencies, with switches, maps, forks, joins and loops.
 //!
-//! Both vocabularies are read, the specification's (conditional, fork, join, camel-case keys) and that of current
-//! releases, as a bare definition, under `workflow:`, or as the workflows of an application file. What hangs or
-//! races in the source engine ends here: empty maps, loops at their limit, joins without dependencies, exit handlers.
+//! Supports both vocabularies, the specification's (conditional, fork, join, camel-case keys) and
+//! that of current releases, as a bare definition, under `workflow:`, or as the workflows of an
+//! application file. Constructs that hang or race in the source engine end here: empty maps, loops
+//! at their limit, joins without dependencies, exit handlers.
 //!
-//! `file` finds workflows, `parse` reads their shape into `model`, `validate` checks what shapes cannot say, `lower`
-//! makes the plan. While it runs, `adapter` answers the engine; `program` holds a plan's templates and conditions read.
+//! `file` finds workflows, `parse` reads their shape into `model`, `validate` checks the other
+//! rules, `lower` creates the plan. During execution, `adapter` implements the engine's callbacks;
+//! `program` contains a plan's parsed templates and conditions.
 
 mod adapter;
 mod agent_call;
@@ -44,7 +46,7 @@ use crate::display;
 pub use agent_call::agent_call_plan;
 pub use violation::violations;
 
-/// The dialect's name.
+/// Name of the dialect.
 pub(crate) const NAME: &str = "sam";
 
 /// The dialect.
@@ -72,7 +74,7 @@ impl Dialect for Sam {
         let mut found = Vec::new();
         let content = file::read(&document, options.default_name, &mut found);
         let mut lowered = Vec::new();
-        // Warnings of reading are reported once, with the first workflow.
+        // Parser warnings are reported once, with the first workflow.
         let is_warning = |item: &&Diagnostic| item.severity == sinew_source::Severity::Warning;
         let mut while_reading: Vec<Diagnostic> = found.iter().filter(is_warning).cloned().collect();
         for (name, definition) in &content.workflows {
@@ -113,7 +115,7 @@ impl Dialect for Sam {
         declared.into_iter().flatten().map(card_skill).collect()
     }
 
-    /// The definition is about the workflow as a whole: each node carries what is said of it.
+    /// The definition concerns the whole workflow; each node stores its own settings.
     fn node_settings(&self, _plan: &Plan) -> Value {
         Value::Null
     }
@@ -131,7 +133,7 @@ impl Dialect for Sam {
     }
 }
 
-/// A declared skill with all the members that a card needs.
+/// Returns a declared skill with all fields that a card requires.
 fn card_skill(declared: &Value) -> Value {
     let mut skill = declared.clone();
     let id = skill["id"].clone();

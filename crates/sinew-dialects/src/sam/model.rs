@@ -1,7 +1,7 @@
-//! A workflow as its author means it: one shape for both vocabularies, aliases resolved.
+//! A parsed workflow: one shape for both vocabularies, with resolved aliases.
 //!
-//! It serialises to what a plan carries as `extra` (and an agent card as its configuration): keys as the current
-//! vocabulary writes them, only what the author gave.
+//! It serializes to the `extra` of a plan (and to the configuration in an agent card): keys of the
+//! current vocabulary, only with values from the file.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sinew_source::{Node, Span};
 
-/// A workflow, without its nodes' engine side.
+/// A workflow, without the engine's view of its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowDefinition {
     /// Purpose of the workflow, for people and models.
     pub description: String,
-    /// The author's version.
+    /// Version from the author.
     #[serde(default = "first_version")]
     pub version: String,
     /// JSON Schema of the input.
@@ -23,7 +23,7 @@ pub struct WorkflowDefinition {
     /// JSON Schema of the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// The nodes, in file order. In a plan each node carries its own.
+    /// The nodes, in file order. In a plan, each node stores its own definition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeDef>,
     /// Template of the output.
@@ -35,44 +35,44 @@ pub struct WorkflowDefinition {
     /// Nodes that run at the end.
     #[serde(default, skip_serializing_if = "ExitHandlers::is_empty")]
     pub on_exit: ExitHandlers,
-    /// Whether the first failure ends everything.
+    /// Whether the first failure ends the execution.
     #[serde(default = "yes")]
     pub fail_fast: bool,
-    /// Depth of calls it takes part in.
+    /// Maximum call depth.
     #[serde(default = "ten")]
     pub max_call_depth: u32,
-    /// Retry strategy of nodes that have none.
+    /// Default retry strategy of nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_strategy: Option<RetryStrategy>,
-    /// Settings around the definition.
+    /// Settings outside the definition.
     #[serde(default)]
     pub settings: WorkflowSettings,
-    /// Ids of nodes that could not be read, so that others may still name them.
+    /// Ids of nodes that could not be parsed, so that references to them remain valid.
     #[serde(skip)]
     pub(super) unread: Vec<String>,
-    /// How people see it, as written: not a part of what a plan carries.
+    /// The `display` settings as written: not stored in plans.
     #[serde(skip)]
     pub(super) display: Option<Node>,
     #[serde(skip)]
     pub(super) places: KeySpans,
 }
 
-/// Settings of the application file beside the definition.
+/// Settings of the application file next to the definition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowSettings {
-    /// A name for people.
+    /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// Seconds a node may take that has no timeout of its own.
+    /// Default timeout of a node, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_node_timeout_seconds: Option<f64>,
-    /// Seconds the whole execution may take.
+    /// Timeout of the whole execution, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_workflow_execution_time_seconds: Option<f64>,
-    /// Seconds to wait for agents that were told to stop; kept as written, and warned of: nothing waits.
+    /// Seconds to wait for cancelled agents; kept as written and reported as having no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_cancellation_timeout_seconds: Option<f64>,
-    /// Items of a map that has no limit of its own.
+    /// Default limit of the items of a map.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_max_map_items: Option<u32>,
 }
@@ -99,7 +99,7 @@ impl ExitHandlers {
         *self == Self::default()
     }
 
-    /// The handlers in the order in which they run.
+    /// Returns the handlers in the order in which they run.
     pub fn handlers(&self) -> impl Iterator<Item = (&'static str, &str)> {
         [
             ("always", &self.always),
@@ -112,30 +112,30 @@ impl ExitHandlers {
     }
 }
 
-/// New attempts after a failed one.
+/// Retries after a failed attempt.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RetryStrategy {
-    /// How many; 3 when not given.
+    /// Maximum number of retries; 3 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// After which failures; `OnFailure` when not given.
+    /// Failures that are retried; `OnFailure` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_policy: Option<String>,
-    /// How long to wait.
+    /// Delay between attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<RetryBackoff>,
 }
 
-/// How long to wait between attempts.
+/// Delay between attempts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RetryBackoff {
-    /// Before the first new attempt; one second when not given.
+    /// Delay before the first retry; one second by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<Value>,
-    /// Factor between two waits; 2 when not given.
+    /// Factor between two delays; 2 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub factor: Option<f64>,
-    /// The longest wait.
+    /// Maximum delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<Value>,
 }
@@ -148,10 +148,10 @@ pub struct NodeDef {
     /// Operation of the node.
     #[serde(flatten)]
     pub work: Work,
-    /// Nodes it waits for.
+    /// Nodes that it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<String>,
-    /// It runs only if this holds.
+    /// Condition for running the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     #[serde(skip)]
@@ -162,56 +162,56 @@ pub struct NodeDef {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Work {
-    /// Asks an agent.
+    /// Calls an agent.
     Agent {
-        /// Which one.
+        /// Name of the agent.
         agent_name: String,
-        /// How.
+        /// Options of the call.
         #[serde(flatten)]
         call: Call,
     },
-    /// Asks another workflow.
+    /// Calls another workflow.
     Workflow {
-        /// Which one.
+        /// Name of the workflow.
         workflow_name: String,
-        /// How.
+        /// Options of the call.
         #[serde(flatten)]
         call: Call,
     },
-    /// One of two branches.
+    /// Selects one of two branches.
     Conditional {
-        /// Decides.
+        /// The condition.
         condition: String,
-        /// If it holds.
+        /// Branch if it holds.
         true_branch: String,
-        /// If it does not.
+        /// Branch if it does not hold.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         false_branch: Option<String>,
     },
-    /// The first branch whose condition holds.
+    /// Selects the first branch whose condition holds.
     Switch {
-        /// In order.
+        /// Cases in order.
         cases: Vec<Case>,
-        /// If none does.
+        /// Branch if no case holds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         default: Option<String>,
     },
-    /// A node for every item of a list.
+    /// Runs a node for every item of a list.
     Map {
-        /// Where the items come from, whichever key it was written under.
+        /// The items, whichever key they were written under.
         items: Value,
         /// The node.
         node: String,
-        /// More items are an error.
+        /// Maximum number of items; more are an error.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max_items: Option<u32>,
-        /// Items worked on at the same time.
+        /// Maximum number of concurrent items.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         concurrency_limit: Option<u32>,
     },
-    /// Several agents at once.
+    /// Calls several agents concurrently.
     Fork {
-        /// In order.
+        /// Branches in order.
         branches: Vec<Branch>,
         /// Whether the first failure stops the others.
         #[serde(default = "yes")]
@@ -219,37 +219,37 @@ pub enum Work {
     },
     /// Waits for several nodes.
     Join {
-        /// Which.
+        /// Ids of the nodes.
         wait_for: Vec<String>,
-        /// For how many of them.
+        /// Number of nodes to wait for.
         #[serde(default)]
         strategy: Strategy,
-        /// For `n_of_m`.
+        /// Count for `n_of_m`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         n: Option<u32>,
     },
-    /// A node again and again.
+    /// Runs a node repeatedly.
     Loop {
         /// The node.
         node: String,
-        /// Goes on while this holds.
+        /// Condition for another iteration.
         condition: String,
-        /// At most so often.
+        /// Maximum number of iterations.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max_iterations: Option<u32>,
-        /// Wait between two iterations.
+        /// Delay between two iterations.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         delay: Option<Value>,
     },
 }
 
-/// How an agent or a workflow is asked.
+/// Options of a call of an agent or a workflow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// Template of the input; none = worked out from the dependencies.
+    /// Template of the input; `None` = derived from the dependencies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// Instruction in words, with templates.
+    /// Instruction text, with templates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
     /// Schema of the input instead of the agent's own.
@@ -258,10 +258,10 @@ pub struct Call {
     /// Schema of the output instead of the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema_override: Option<Value>,
-    /// New attempts.
+    /// Retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_strategy: Option<RetryStrategy>,
-    /// How long one attempt may take.
+    /// Timeout of one attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Value>,
 }
@@ -269,9 +269,9 @@ pub struct Call {
 /// A case of a switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
-    /// When it is taken.
+    /// The condition.
     pub condition: String,
-    /// Where it leads.
+    /// The target node.
     pub node: String,
 }
 
@@ -280,7 +280,7 @@ pub struct Case {
 pub struct Branch {
     /// Its id.
     pub id: String,
-    /// Agent that is asked.
+    /// Agent to call.
     pub agent_name: String,
     /// Template of the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -291,7 +291,7 @@ pub struct Branch {
     pub(super) places: KeySpans,
 }
 
-/// How many nodes a join waits for.
+/// Number of nodes that a join waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
@@ -305,7 +305,7 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// As files write it.
+    /// Returns the name used in files.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -316,7 +316,7 @@ impl Strategy {
 }
 
 impl Work {
-    /// The type, as files write it.
+    /// Returns the type name used in files.
     pub const fn type_name(&self) -> &'static str {
         match self {
             Self::Agent { .. } => "agent",
@@ -330,7 +330,7 @@ impl Work {
         }
     }
 
-    /// How an agent or a workflow is asked, where this does.
+    /// Returns the call options of an agent or workflow node.
     pub const fn call(&self) -> Option<&Call> {
         match self {
             Self::Agent { call, .. } | Self::Workflow { call, .. } => Some(call),
@@ -338,7 +338,7 @@ impl Work {
         }
     }
 
-    /// The node that a map or loop runs.
+    /// Returns the node that a map or loop runs.
     pub fn body(&self) -> Option<&str> {
         match self {
             Self::Map { node, .. } | Self::Loop { node, .. } => Some(node),
@@ -346,7 +346,7 @@ impl Work {
         }
     }
 
-    /// Branch targets, with the name of the key they stand under.
+    /// Returns the branch targets, with the names of their keys.
     pub fn targets(&self) -> Vec<(String, &str)> {
         match self {
             Self::Conditional { true_branch, false_branch, .. } => {
@@ -366,7 +366,7 @@ impl Work {
     }
 }
 
-/// Where things stand in the file, by key (`id`, `depends_on[1]`, `cases[0].node`).
+/// Spans in the file, by key (`id`, `depends_on[1]`, `cases[0].node`).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct KeySpans {
     /// The whole object.
@@ -376,7 +376,7 @@ pub(super) struct KeySpans {
 }
 
 impl KeySpans {
-    /// The place of a key, else of the whole.
+    /// Returns the span of a key, or else of the whole object.
     pub(super) fn of(&self, key: &str) -> Span {
         self.keys.get(key).copied().unwrap_or(self.whole)
     }

@@ -1,4 +1,4 @@
-//! From a file's tree to a [`WorkflowDefinition`], with everything that is wrong about its shape.
+//! Parses a file's tree into a [`WorkflowDefinition`] and reports all errors in its shape.
 
 use serde_json::Value;
 use sinew_protocol::code;
@@ -18,10 +18,10 @@ const OUTPUT_SCHEMA: Keys = &["output_schema", "outputSchema"];
 const INPUT_OVERRIDE: Keys = &["input_schema_override", "inputSchemaOverride"];
 const OUTPUT_OVERRIDE: Keys = &["output_schema_override", "outputSchemaOverride"];
 
-/// A setting of the format that has no meaning here: nothing waits for what is cancelled.
+/// A setting without an effect here: nothing waits for cancelled tasks.
 const CANCELLATION: &str = "node_cancellation_timeout_seconds";
 
-/// Reads the settings that stand beside a definition; other keys there belong to others.
+/// Reads the settings next to a definition; other keys there are ignored.
 pub(super) fn settings(around: &Node, found: &mut ParseFindings) -> WorkflowSettings {
     let Some(mut fields) = ObjectFields::open(around, "the application", found) else {
         return WorkflowSettings::default();
@@ -46,7 +46,7 @@ pub(super) fn settings(around: &Node, found: &mut ParseFindings) -> WorkflowSett
     }
 }
 
-/// Keys of [`WorkflowSettings`], and the name, where they stand among a definition's own.
+/// Keys of [`WorkflowSettings`], and the name, for settings among a definition's own keys.
 const AROUND: Keys = &[
     "name",
     "agent_name",
@@ -57,7 +57,7 @@ const AROUND: Keys = &[
     "default_max_map_items",
 ];
 
-/// Reads a definition. With `bare`, its settings stand among its own keys.
+/// Reads a definition. With `bare`, its settings are among its own keys.
 pub(super) fn definition(
     node: &Node,
     name: &str,
@@ -114,7 +114,7 @@ pub(super) fn definition(
     Some(definition)
 }
 
-/// A skill for the agent card; members beside those of the specification stay.
+/// Reads a skill for the agent card; fields beyond the specification are kept.
 fn skill(node: &Node, n: usize, found: &mut ParseFindings) -> Option<Value> {
     let mut fields = ObjectFields::open(node, format!("skill {n}"), found)?;
     fields.required_text(&["id"], found)?;
@@ -129,7 +129,7 @@ fn skill(node: &Node, n: usize, found: &mut ParseFindings) -> Option<Value> {
     Some(node.to_json())
 }
 
-/// `2.1` is a number in YAML and still a version.
+/// Reads a version: `2.1` is a number in YAML, but a valid version.
 fn version(node: &Node, found: &mut ParseFindings) -> Option<String> {
     match node.to_json() {
         Value::String(text) => Some(text),
@@ -150,7 +150,7 @@ fn note(places: &mut KeySpans, key: &str, node: Option<&Node>) {
 fn exits(node: &Node, places: &mut KeySpans, found: &mut ParseFindings) -> ExitHandlers {
     if let Some(id) = node.as_str() {
         places.keys.insert("on_exit.always".to_owned(), node.span);
-        // Messages name the key as it was written.
+        // Messages use the key as written.
         places.keys.insert("on_exit".to_owned(), node.span);
         return ExitHandlers { always: Some(id.to_owned()), ..ExitHandlers::default() };
     }
@@ -265,7 +265,7 @@ fn one(node: &Node, n: usize, found: &mut ParseFindings) -> Option<NodeDef> {
     Some(NodeDef { id, work: work?, depends_on, when, places })
 }
 
-/// The type as written, or, as the source engine does it, told from the keys.
+/// Returns the type as written, or, as in the source engine, derived from the keys.
 fn kind(
     fields: &mut ObjectFields<'_>,
     members: &[Member],
@@ -324,7 +324,7 @@ fn list_of_names(
             found.push(wrong_type(node, &format!("every entry of {}", fields.key(keys)), "the id of a node"));
             continue;
         };
-        // Named twice is named once.
+        // Duplicate names count once.
         if !ids.iter().any(|other| other == id) {
             places.keys.insert(format!("{}[{id}]", keys[0]), node.span);
             ids.push(id.to_owned());
@@ -333,7 +333,7 @@ fn list_of_names(
     ids
 }
 
-/// Reads a text and remembers where it stands.
+/// Reads a string and records its span.
 fn placed(
     fields: &mut ObjectFields<'_>,
     keys: Keys,
@@ -383,7 +383,7 @@ fn work(
         "map" => {
             let items = items(id, fields, places, found);
             let node = placed(fields, &["node"], true, places, found);
-            // 0 means the default, as it does in the source engine.
+            // 0 selects the default, as in the source engine.
             let max_items = fields.whole(&["max_items", "maxItems"], 0, found).filter(|max| *max > 0);
             let concurrency_limit = fields.whole(&["concurrency_limit", "concurrencyLimit"], 1, found);
             Work::Map { items: items?, node: node?, max_items, concurrency_limit }
@@ -462,7 +462,7 @@ fn branch(node: &Node, n: usize, id: &str, found: &mut ParseFindings) -> Option<
     Some(Branch { id: branch_id?, agent_name: agent_name?, input, output_key: output_key?, places })
 }
 
-/// A map's items, under exactly one of their three keys.
+/// Reads a map's items, from exactly one of their three keys.
 fn items(
     id: &str,
     fields: &mut ObjectFields<'_>,
@@ -516,7 +516,7 @@ fn strategy(id: &str, fields: &mut ObjectFields<'_>, found: &mut ParseFindings) 
     strategy
 }
 
-/// How many a join of `count` nodes waits for, checked.
+/// Reads and checks the number of nodes that a join of `count` nodes waits for.
 fn join_count(
     id: &str,
     node: Option<&Node>,

@@ -1,7 +1,8 @@
-//! The text between `{{` and `}}`: a path to a value, and its look-up.
+//! Parsing and lookup of the path between `{{` and `}}`.
 //!
-//! A path that leads nowhere is null, in templates and in conditions. One case is an error in conditions, and elsewhere
-//! where the caller says so ([`MissingField::Refused`]): a field that the output of a completed node lacks.
+//! A path without a value is null, in templates and in conditions. One case is an error in
+//! conditions, and elsewhere if the caller selects it ([`MissingField::Refused`]): a missing field
+//! in the output of a completed node.
 
 use std::borrow::Cow;
 
@@ -14,18 +15,18 @@ use crate::fill::filled_bytes;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Path {
     pub(super) root: PathRoot,
-    /// Members (or positions in arrays) below the root.
+    /// Fields (or array indexes) below the root.
     pub(super) steps: Vec<String>,
-    /// The path as messages show it, with aliases replaced.
+    /// The path for messages, with aliases replaced.
     pub(super) shown: String,
 }
 
-/// Where a path starts.
+/// The start of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PathRoot {
     /// `workflow.input`, also written `workflow.parameters`.
     Input,
-    /// `workflow.status` and `workflow.error`, known to exit handlers.
+    /// `workflow.status` and `workflow.error`, available to exit handlers.
     Workflow,
     /// `_map_item`, also written `item`.
     Item,
@@ -37,13 +38,13 @@ pub(super) enum PathRoot {
     Node(String),
 }
 
-/// How a node stands, for lookups.
+/// State of a node, for lookups.
 pub(super) enum NodeLookup<'a> {
-    /// Not run (yet), not taken, failed, or no such node.
+    /// Not run (yet), not selected, failed, or no such node.
     Absent,
     /// Skipped by its own `when`.
     Skipped,
-    /// Done, with this output.
+    /// Completed, with this output.
     Done(&'a Value),
 }
 
@@ -52,12 +53,12 @@ pub(super) enum NodeLookup<'a> {
 pub(super) enum PathValue<'a> {
     /// The value at the path.
     Value(Cow<'a, Value>),
-    /// `{"output": …}` around the output of a node, which is borrowed: outputs may be large.
+    /// `{"output": …}` with the output of a node, which is borrowed because outputs may be large.
     OutputDict(&'a Value),
 }
 
 impl PathValue<'_> {
-    /// Bytes of the value as JSON, about.
+    /// Returns the approximate size of the value as JSON, in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Value(value) => filled_bytes(value),
@@ -65,7 +66,7 @@ impl PathValue<'_> {
         }
     }
 
-    /// The value itself.
+    /// Returns the value.
     pub(super) fn into_value(self) -> Value {
         match self {
             Self::Value(value) => value.into_owned(),
@@ -74,41 +75,43 @@ impl PathValue<'_> {
     }
 }
 
-/// Treatment of a field that the output of a completed node lacks.
+/// Treatment of a missing field in the output of a completed node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MissingField {
-    /// An error: inputs and mappings that name it are wrong.
+    /// An error, for inputs and mappings.
     Refused,
-    /// Null: operators, items of maps and exit handlers deal with what is not there.
+    /// Null, for operators, items of maps and exit handlers, which handle missing values.
     Null,
 }
 
-/// Values that paths are looked up in.
+/// Values for path lookups.
 pub(super) trait TemplateScope {
-    /// The workflow's input; none before it is known.
+    /// Returns the workflow's input; `None` before it is known.
     fn input(&self) -> Option<&Value>;
-    /// `{"status": …, "error": …}`, once the graph is done.
+    /// Returns `{"status": …, "error": …}`, once the graph is done.
     fn workflow(&self) -> Option<&Value>;
-    /// Returns the item of the nearest map around.
+    /// Returns the item of the nearest enclosing map.
     fn item(&self) -> Option<&Value>;
-    /// Position of that item.
+    /// Returns the index of that item.
     fn index(&self) -> Option<u32>;
-    /// Iteration of the nearest loop around.
+    /// Returns the iteration of the nearest enclosing loop.
     fn iteration(&self) -> Option<u32>;
-    /// A node's output.
+    /// Returns a node's state and output.
     fn node(&self, id: &str) -> NodeLookup<'_>;
-    /// Digest of the place of a decision, which chance is drawn from: the same for every owner of an execution.
+    /// Returns the digest of a decision's position, the seed of its random numbers: the same for
+    /// every owner of an execution.
     fn chance_seed(&self, _place: ConditionPosition) -> ChanceSeed {
         ChanceSeed::default()
     }
-    /// True if missing fields are null: in a dry run agents answer nothing.
+    /// Returns whether missing fields are null: agents return nothing in a dry run.
     fn lenient(&self) -> bool {
         false
     }
 }
 
 impl Path {
-    /// Reads what stands between the braces. Anything is a path; whether it leads somewhere shows later.
+    /// Parses the text between the braces. Any text is a path; lookups determine whether it has a
+    /// value.
     pub(super) fn parse(text: &str) -> Self {
         let text = text.trim();
         let mut steps: Vec<String> = text.split('.').map(str::to_owned).collect();
@@ -134,8 +137,8 @@ impl Path {
         Self { root, steps, shown }
     }
 
-    /// Returns the value for an input, a mapping or an instruction: null where nothing is, but see [`MissingField`].
-    /// Outputs of nodes are never copied.
+    /// Returns the value for an input, a mapping or an instruction: null if it is missing, except
+    /// as defined by [`MissingField`]. Node outputs are never copied.
     pub(super) fn value<'a>(
         &self,
         world: &'a dyn TemplateScope,
@@ -187,7 +190,8 @@ impl Path {
         }
     }
 
-    /// Returns the value for a condition, or an error for a field that the output of a node lacks. Outputs of nodes are never copied.
+    /// Returns the value for a condition, or an error for a missing field in a node's output. Node
+    /// outputs are never copied.
     pub(super) fn strict_value<'a>(&self, world: &'a dyn TemplateScope) -> Result<PathValue<'a>, String> {
         if let (PathRoot::Node(id), []) = (&self.root, self.steps.as_slice())
             && let NodeLookup::Done(output) = world.node(id)
@@ -219,7 +223,7 @@ impl Path {
         }
     }
 
-    /// Below null everything is null; anything else that is not there is an error.
+    /// Fields of null are null; any other missing field is an error.
     fn strict_walk<'a>(&self, value: &'a Value, steps: &[String]) -> Result<Cow<'a, Value>, String> {
         let mut value = value;
         for step in steps {
@@ -244,10 +248,10 @@ impl Path {
 }
 
 const NO_INPUT: &str = "Workflow input has not been initialized";
-/// The only member of a node for paths.
+/// The only field of a node in paths.
 pub(super) const OUTPUT: &str = "output";
 
-/// Loop variables may be written with or without `.output`. An item that has a member of this name keeps it.
+/// Removes the optional `.output` of loop variables. An item with a field of this name keeps it.
 fn unwrapped<'s>(variable: &Value, steps: &'s [String]) -> &'s [String] {
     match steps.split_first() {
         Some((first, rest)) if first == OUTPUT && variable.get(OUTPUT).is_none() => rest,
@@ -267,16 +271,16 @@ fn child<'a>(value: &'a Value, step: &str) -> Option<&'a Value> {
     }
 }
 
-/// A part of a text with templates in it.
+/// A part of a string with templates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TextPart {
     /// Plain text.
     Text(String),
-    /// `{{path}}`, with the text as it was written.
+    /// A `{{path}}`, with its original text.
     Path(Path, String),
 }
 
-/// Splits a text at its templates. Braces that are not closed are text.
+/// Splits a string at its templates. Unclosed braces are text.
 pub(super) fn parts(text: &str) -> Vec<TextPart> {
     let mut parts = Vec::new();
     let mut rest = text;

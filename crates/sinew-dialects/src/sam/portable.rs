@@ -1,4 +1,4 @@
-//! A plan of this dialect as the file it came from.
+//! Conversion of a plan of this dialect to its original file.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use sinew_plan::{NodeIndex, NodeOperation, Plan};
 use super::lower::EVENT_FIELDS;
 use crate::display::{self, DISPLAY};
 
-/// Returns the definition that a plan keeps, as a document that lowers to the same plan.
+/// Returns the definition stored in a plan, as a document that lowers to the same plan.
 pub(super) fn document(plan: &Plan) -> Value {
     // Branches of forks are nodes of the plan, but not of the file.
     let branches: BTreeSet<NodeIndex> = plan

@@ -1,4 +1,4 @@
-//! One template or condition over plain data: to try an expression out without a workflow around it.
+//! Evaluation of one template or condition over plain data, without a workflow.
 
 use serde_json::Value;
 
@@ -7,8 +7,8 @@ use super::condition::Condition;
 use super::path::{MissingField, NodeLookup, TemplateScope};
 use super::template::Template;
 
-/// The data an expression sees: outputs by node id, beside `workflow_input`, `_map_item`, `_map_index`,
-/// `_loop_iteration` and, under `@raw`, other roots such as `workflow`.
+/// The data of an expression: outputs by node id, next to `workflow_input`, `_map_item`,
+/// `_map_index`, `_loop_iteration` and, under `@raw`, other roots such as `workflow`.
 struct Data<'s>(&'s Value);
 
 impl TemplateScope for Data<'_> {
@@ -32,13 +32,14 @@ impl TemplateScope for Data<'_> {
     }
 }
 
-/// Whether a condition holds for this data, or why it cannot be read or evaluated.
+/// Returns whether a condition holds for this data. The error is the reason why it cannot be parsed
+/// or evaluated.
 pub fn condition(text: &str, data: &Value) -> Result<bool, String> {
     let condition = Condition::parse(text).map_err(|error| error.to_string())?;
     condition.holds(&Data(data), ConditionPosition::When)
 }
 
-/// A value with its templates filled from this data, or which of them cannot be.
+/// Fills the templates in a value from this data. The error names the one that cannot be filled.
 pub fn resolve(value: &Value, data: &Value) -> Result<Value, String> {
     Template::parse(value).resolve(&Data(data), MissingField::Refused)
 }

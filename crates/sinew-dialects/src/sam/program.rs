@@ -1,4 +1,4 @@
-//! A plan with its templates and conditions read: what the adapter works with.
+//! A plan with parsed templates and conditions, for the adapter.
 
 use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,46 +15,47 @@ use super::path::{TextPart, parts};
 use super::shape::owner_ends;
 use super::template::Template;
 
-/// A plan, read.
+/// A plan with parsed nodes.
 #[derive(Debug)]
 pub(super) struct CompiledPlan {
-    /// By index.
+    /// Nodes by index.
     pub(super) nodes: Vec<CompiledNode>,
     /// Nodes by id.
     ids: BTreeMap<String, NodeIndex>,
     /// Nodes that run each node as their body.
     pub(super) owners: Vec<Vec<NodeIndex>>,
-    /// The end of the owners of each node, see [`owner_ends`].
+    /// The last owner of each node, see [`owner_ends`].
     ends: Vec<Option<NodeIndex>>,
     /// The workflow's output.
     pub(super) output: Template,
-    /// Items of maps without a limit of their own.
+    /// Default limit of the items of a map.
     pub(super) max_items: u32,
 }
 
-/// A node, read.
+/// A node with parsed templates and conditions.
 #[derive(Debug)]
 pub(super) struct CompiledNode {
     pub(super) def: NodeDef,
     pub(super) when: Option<Read>,
-    /// The input of an agent or workflow, the items of a map.
+    /// The input of an agent or workflow, or the items of a map.
     pub(super) data: Option<Template>,
     pub(super) instruction: Option<Vec<TextPart>>,
-    /// The condition of a conditional or loop; those of a switch's cases, in order.
+    /// The condition of a conditional or loop, or those of a switch's cases, in order.
     pub(super) conditions: Vec<Read>,
 }
 
-/// A condition, or why it cannot be read. Files with the latter are refused; a plan may still hold one.
+/// A parsed condition, or its error. Files with an error are rejected; a plan may still contain
+/// one.
 pub(super) type Read = Result<Condition, UnreadableCondition>;
 
-/// Plans read lately, by digest.
+/// Cache of parsed plans, by digest.
 static PROGRAMS: LazyLock<moka::sync::Cache<String, Arc<CompiledPlan>>> =
     LazyLock::new(|| moka::sync::Cache::new(256));
-/// Schemas used lately.
+/// Cache of compiled schemas.
 static SCHEMAS: LazyLock<SchemaCache> = LazyLock::new(SchemaCache::default);
 
 impl CompiledPlan {
-    /// The program of a graph's plan.
+    /// Returns the program of a graph's plan.
     pub(super) fn of(graph: &IndexedPlan) -> Result<Arc<Self>, Fault> {
         if let Some(known) = PROGRAMS.get(graph.digest()) {
             return Ok(known);
@@ -108,7 +109,7 @@ impl CompiledPlan {
         self.ids.get(id).copied()
     }
 
-    /// The nodes whose end is the end of `ix`: itself, or those that run it.
+    /// Returns the nodes whose end is the end of `ix`: the node itself, or the nodes that run it.
     pub(super) fn stands_for(&self, ix: NodeIndex) -> BTreeSet<NodeIndex> {
         let mut done = BTreeSet::new();
         let mut seen = BTreeSet::new();
@@ -152,7 +153,7 @@ impl CompiledNode {
     }
 }
 
-/// The schema, compiled.
+/// Returns the compiled schema.
 pub(super) fn schema(schema: &serde_json::Value) -> Result<Arc<Schema>, sinew_source::SchemaError> {
     SCHEMAS.get(schema)
 }

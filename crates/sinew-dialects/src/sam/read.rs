@@ -1,4 +1,4 @@
-//! Reading objects of a file: aliases, required keys, types, and what to say where they are wrong.
+//! Reading of objects in a file: aliases, required keys, types, and messages for errors.
 
 use serde_json::Value;
 use sinew_protocol::code;
@@ -6,7 +6,8 @@ use sinew_source::{Diagnostic, Kind, Member, Node, Span, did_you_mean};
 
 use super::duration;
 
-/// The members of one object. Every key that is asked for is known; [`ObjectFields::close`] complains about the rest.
+/// The fields of one object. Every requested key is known; [`ObjectFields::close`] reports the
+/// others.
 pub(super) struct ObjectFields<'n> {
     members: &'n [Member],
     /// Name of the object in messages: `agent node 'a'`.
@@ -15,14 +16,14 @@ pub(super) struct ObjectFields<'n> {
     known: Vec<&'static str>,
 }
 
-/// Findings of reading.
+/// Parser findings.
 pub(super) type ParseFindings = Vec<Diagnostic>;
 
-/// A key and its aliases; the first is the one messages name.
+/// A key and its aliases; messages use the first.
 pub(super) type Keys = &'static [&'static str];
 
 impl<'n> ObjectFields<'n> {
-    /// The object's members; an error where this is not an object.
+    /// Returns the object's fields; reports an error if the node is not an object.
     pub(super) fn open(node: &'n Node, what: impl Into<String>, found: &mut ParseFindings) -> Option<Self> {
         let what = what.into();
         let Kind::Object(members) = &node.kind else {
@@ -32,7 +33,7 @@ impl<'n> ObjectFields<'n> {
         Some(Self { members, what, span: node.span, known: Vec::new() })
     }
 
-    /// The value under any of these keys; null counts as not given.
+    /// Returns the value under any of these keys; null counts as missing.
     pub(super) fn get(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<&'n Node> {
         self.known.extend(keys);
         let mut given = self.members.iter().filter(|member| keys.contains(&member.key.as_str()));
@@ -54,7 +55,7 @@ impl<'n> ObjectFields<'n> {
         (!first.value.is_null()).then_some(&first.value)
     }
 
-    /// The value under any of these keys; an error where there is none.
+    /// Returns the value under any of these keys; reports an error if it is missing.
     pub(super) fn require(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<&'n Node> {
         let value = self.get(keys, found);
         if value.is_none() {
@@ -69,7 +70,7 @@ impl<'n> ObjectFields<'n> {
         value
     }
 
-    /// Complains about every key nobody asked for.
+    /// Reports every key that was not requested.
     pub(super) fn close(self, found: &mut ParseFindings) {
         for member in self.members.iter().filter(|member| !self.known.contains(&member.key.as_str())) {
             let unknown = Diagnostic::error(
@@ -84,13 +85,13 @@ impl<'n> ObjectFields<'n> {
         }
     }
 
-    /// A text.
+    /// Returns a string.
     pub(super) fn text(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<String> {
         let node = self.get(keys, found)?;
         self.as_text(keys, node, found)
     }
 
-    /// A text that must be there.
+    /// Returns a required string.
     pub(super) fn required_text(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<String> {
         let node = self.require(keys, found)?;
         self.as_text(keys, node, found)
@@ -104,7 +105,7 @@ impl<'n> ObjectFields<'n> {
         text.map(str::to_owned)
     }
 
-    /// `true` or `false`.
+    /// Returns `true` or `false`.
     pub(super) fn flag(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<bool> {
         let node = self.get(keys, found)?;
         let flag = node.as_bool();
@@ -114,7 +115,7 @@ impl<'n> ObjectFields<'n> {
         flag
     }
 
-    /// A whole number from `least` up.
+    /// Returns an integer of at least `least`.
     pub(super) fn whole(&mut self, keys: Keys, least: u32, found: &mut ParseFindings) -> Option<u32> {
         let node = self.get(keys, found)?;
         let number = node.as_i64().map(|number| u32::try_from(number).ok().filter(|number| *number >= least));
@@ -132,7 +133,7 @@ impl<'n> ObjectFields<'n> {
         None
     }
 
-    /// A number of at least `least`.
+    /// Returns a number of at least `least`.
     pub(super) fn number(&mut self, keys: Keys, least: f64, found: &mut ParseFindings) -> Option<f64> {
         let node = self.get(keys, found)?;
         let number = node.as_f64();
@@ -150,7 +151,7 @@ impl<'n> ObjectFields<'n> {
         None
     }
 
-    /// A duration as it is written, checked.
+    /// Returns a valid duration as written.
     pub(super) fn duration(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<Value> {
         let node = self.get(keys, found)?;
         let value = node.to_json();
@@ -169,7 +170,7 @@ impl<'n> ObjectFields<'n> {
         }
     }
 
-    /// Any object, as JSON.
+    /// Returns any object, as JSON.
     pub(super) fn object(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<Value> {
         let node = self.get(keys, found)?;
         if node.as_object().is_none() {
@@ -179,13 +180,13 @@ impl<'n> ObjectFields<'n> {
         Some(node.to_json())
     }
 
-    /// The elements of a list.
+    /// Returns the elements of a list.
     pub(super) fn list(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<&'n [Node]> {
         let node = self.get(keys, found)?;
         self.as_list(keys, node, found)
     }
 
-    /// The elements of a list that must be there.
+    /// Returns the elements of a required list.
     pub(super) fn required_list(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<&'n [Node]> {
         let node = self.require(keys, found)?;
         self.as_list(keys, node, found)

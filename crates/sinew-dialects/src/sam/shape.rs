@@ -1,4 +1,4 @@
-//! How the nodes of a definition hang together.
+//! Relations between the nodes of a definition.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,17 +9,17 @@ use super::template::{Template, paths_of};
 /// Nodes that run inside others, and nodes that run at the end.
 #[derive(Debug, Default)]
 pub(super) struct GraphShape {
-    /// Maps and loops by the node they run.
+    /// Maps and loops, by the node that they run.
     pub(super) owners: BTreeMap<String, Vec<String>>,
     /// Exit handlers.
     pub(super) exits: BTreeSet<String>,
-    /// Maps and loops that run themselves, by way of their bodies.
+    /// Maps and loops that run themselves through their bodies.
     pub(super) circular: BTreeSet<String>,
-    /// The end of the owners of each body, see [`owner_ends`].
+    /// The last owner of each body, see [`owner_ends`].
     ends: BTreeMap<String, Option<String>>,
 }
 
-/// Returns the nodes that run themselves. Each node is walked over once.
+/// Returns the nodes that run themselves. Each node is visited once.
 fn circular_nodes(definition: &WorkflowDefinition) -> BTreeSet<String> {
     let bodies: BTreeMap<&str, &str> =
         definition.nodes.iter().filter_map(|node| Some((node.id.as_str(), node.work.body()?))).collect();
@@ -46,9 +46,9 @@ fn circular_nodes(definition: &WorkflowDefinition) -> BTreeSet<String> {
     circular
 }
 
-/// Returns for each node the first one up its owners that has no owner, or several; the node itself if that is so of it,
-/// `None` where owners run each other in a circle. Bodies that are nested deeply are walked once.
-/// `only_owner` gives the owner of a node that has exactly one.
+/// Returns for each node the first node up the chain of its owners that has no owner or several
+/// (possibly the node itself), or `None` if its owners run each other in a cycle. Deeply nested
+/// bodies are visited once. `only_owner` returns the owner of a node that has exactly one.
 pub(super) fn owner_ends(count: usize, only_owner: impl Fn(usize) -> Option<usize>) -> Vec<Option<usize>> {
     let mut ends: Vec<Option<Option<usize>>> = vec![None; count];
     for start in 0..count {
@@ -59,7 +59,7 @@ pub(super) fn owner_ends(count: usize, only_owner: impl Fn(usize) -> Option<usiz
             }
             walk.push(at);
             let Some(owner) = only_owner(at) else { break Some(at) };
-            // A walk that comes here again is in a circle.
+            // A walk that returns to this node is in a cycle.
             ends[at] = Some(None);
             at = owner;
         };
@@ -96,12 +96,13 @@ impl GraphShape {
         named.map(|(id, end)| ((*id).clone(), end.map(|end| ids[end].clone()))).collect()
     }
 
-    /// Whether the node takes part in the flow.
+    /// Returns whether the node takes part in the flow.
     pub(super) fn flows(&self, id: &str) -> bool {
         !self.owners.contains_key(id) && !self.exits.contains(id)
     }
 
-    /// Returns the nodes that must be done before a node that depends on `id`: for a body, the nodes that run it.
+    /// Returns the nodes that must end before a node that depends on `id`: for a body, the nodes
+    /// that run it.
     pub(super) fn stands_for<'a>(&'a self, id: &'a str) -> Vec<&'a str> {
         let mut seen = BTreeSet::new();
         let mut open = vec![id];
@@ -121,7 +122,7 @@ impl GraphShape {
         done
     }
 
-    /// The nodes that must be resolved before `node` runs.
+    /// Returns the nodes that must be resolved before `node` runs.
     pub(super) fn upstream<'a>(&'a self, node: &'a NodeDef) -> Vec<&'a str> {
         let waited = match &node.work {
             Work::Join { wait_for, .. } => wait_for.as_slice(),
@@ -131,7 +132,7 @@ impl GraphShape {
     }
 }
 
-/// Nodes that run in flow but never get to, because they wait for each other.
+/// Returns the flow nodes that never run because they wait for each other.
 pub(super) fn stuck<'d>(definition: &'d WorkflowDefinition, shape: &'d GraphShape) -> Vec<&'d str> {
     let flowing: Vec<&NodeDef> = definition.nodes.iter().filter(|node| shape.flows(&node.id)).collect();
     let ids: BTreeSet<&str> = flowing.iter().map(|node| node.id.as_str()).collect();
@@ -153,7 +154,7 @@ pub(super) fn stuck<'d>(definition: &'d WorkflowDefinition, shape: &'d GraphShap
         }
         for dependent in dependents.get(id).into_iter().flatten() {
             if let Some(waits) = waits.get_mut(dependent) {
-                // A duplicate id, which is an error of its own, may be counted twice.
+                // A duplicate id, which is a separate error, may be counted twice.
                 *waits = waits.saturating_sub(1);
                 if *waits == 0 {
                     ready.push(dependent);
@@ -164,7 +165,7 @@ pub(super) fn stuck<'d>(definition: &'d WorkflowDefinition, shape: &'d GraphShap
     flowing.iter().map(|node| node.id.as_str()).filter(|id| !done.contains(id)).collect()
 }
 
-/// The node that a path begins at.
+/// Returns the node at the start of a path.
 pub(super) fn node_of(path: &Path) -> Option<String> {
     match &path.root {
         PathRoot::Node(id) => Some(id.clone()),
@@ -172,7 +173,7 @@ pub(super) fn node_of(path: &Path) -> Option<String> {
     }
 }
 
-/// Nodes that a node's own templates and conditions name.
+/// Returns the nodes that a node's own templates and conditions name.
 pub(super) fn named_in(node: &NodeDef) -> Vec<String> {
     let mut named = Vec::new();
     let mut add = |template: &Template| {

@@ -1,31 +1,32 @@
-//! Values with templates in them: node inputs, map items, output mappings and instructions.
+//! Values with templates: node inputs, map items, output mappings and instructions.
 
 use serde_json::{Map, Value};
 
 use super::path::{MissingField, Path, TemplateScope, TextPart, parts};
 use crate::fill::{FillBudget, FillError};
 
-/// A value as written, parsed once.
+/// A parsed value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Template {
-    /// No template anywhere below.
+    /// A value without templates.
     Literal(Value),
-    /// A string that is one template: the value itself, with its type.
+    /// A string with only one template: the value itself, with its type.
     Path(Path),
-    /// A string with templates in it.
+    /// A string with templates.
     Text(Vec<TextPart>),
     List(Vec<Template>),
     Object(Vec<(String, Template)>),
-    /// `{coalesce: […]}`: the first that is not null.
+    /// `{coalesce: […]}`: the first value that is not null.
     Coalesce(Vec<Template>),
-    /// `{concat: […]}`: arrays joined, anything else as text; nulls do not count.
+    /// `{concat: […]}`: joined arrays, or anything else as text, without nulls.
     Concat(Vec<Template>),
     /// An operator whose argument is not a list.
     Broken(&'static str),
 }
 
 impl Template {
-    /// Parses a value. Never fails: an operator without a list is found out by [`Template::check`] or when resolved.
+    /// Parses a value. Never fails: [`Template::check`] or resolution reports an operator without a
+    /// list.
     pub(super) fn parse(value: &Value) -> Self {
         match value {
             Value::String(text) => match parts(text).as_slice() {
@@ -67,8 +68,8 @@ impl Template {
         matches!(self, Self::Literal(_))
     }
 
-    /// Returns the value; an error if its templates fill in too much. Operators deal with fields that are not there,
-    /// whatever `missing` says.
+    /// Returns the value; an error if its templates insert too much data. Operators handle missing
+    /// fields regardless of `missing`.
     pub(super) fn resolve(&self, world: &dyn TemplateScope, missing: MissingField) -> Result<Value, String> {
         self.resolve_within(world, missing, &FillBudget::default())
     }
@@ -120,7 +121,7 @@ impl Template {
         }
     }
 
-    /// Every path below, in file order.
+    /// Collects every path in the value, in file order.
     pub(super) fn paths<'t>(&'t self, found: &mut Vec<&'t Path>) {
         match self {
             Self::Literal(_) | Self::Broken(_) => {}
@@ -139,7 +140,7 @@ impl Template {
         }
     }
 
-    /// Returns the defect that it has in any scope.
+    /// Returns the error that it has in any scope.
     pub(super) fn check(&self) -> Option<String> {
         match self {
             Self::Broken(name) => Some(needs_list(name)),
@@ -152,7 +153,7 @@ impl Template {
     }
 }
 
-/// Returns the first text below a value that opens a template and does not close it.
+/// Returns the first string in a value that opens a template and does not close it.
 pub(super) fn unclosed(value: &Value) -> Option<&str> {
     match value {
         Value::String(text) => {
@@ -171,7 +172,7 @@ pub(super) fn unclosed(value: &Value) -> Option<&str> {
     }
 }
 
-/// The paths of a text.
+/// Returns the paths of a string.
 pub(super) fn paths_of(parts: &[TextPart]) -> impl Iterator<Item = &Path> {
     parts.iter().filter_map(|part| match part {
         TextPart::Path(path, _) => Some(path),
@@ -179,7 +180,7 @@ pub(super) fn paths_of(parts: &[TextPart]) -> impl Iterator<Item = &Path> {
     })
 }
 
-/// The value at a path, paid for before it is copied.
+/// Returns the value at a path, after charging for its copy.
 fn filled(
     path: &Path,
     world: &dyn TemplateScope,
@@ -191,7 +192,8 @@ fn filled(
     Ok(value.into_value())
 }
 
-/// An instruction: templates that lead nowhere stay as they were written. An error if they fill in too much.
+/// Fills an instruction: templates without a value are kept as written. An error if they insert too
+/// much data.
 pub(super) fn fill(parts: &[TextPart], world: &dyn TemplateScope) -> Result<String, FillError> {
     let budget = FillBudget::default();
     let mut out = String::new();
@@ -226,7 +228,7 @@ impl Operator {
     }
 }
 
-/// An object is an operator only if that is its only key.
+/// An object is an operator only if the operator is its only key.
 fn operator(members: &Map<String, Value>) -> Option<(Operator, Option<&Vec<Value>>)> {
     let (key, argument) = members.iter().next().filter(|_| members.len() == 1)?;
     let operator = match key.as_str() {
@@ -254,7 +256,7 @@ fn concat(values: Vec<Value>) -> Value {
     Value::String(values.iter().map(as_text).collect())
 }
 
-/// A value inside a text: strings as they are, null as nothing, the rest as JSON.
+/// Formats a value in a string: strings unchanged, null as the empty string, others as JSON.
 fn as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

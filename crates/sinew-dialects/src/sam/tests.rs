@@ -1,4 +1,4 @@
-//! The recorded behaviour of the source engine, and what it does not cover.
+//! The recorded behaviour of the source engine, and rules that it does not cover.
 
 mod cases;
 mod files;
@@ -11,7 +11,7 @@ use sinew_source::{Diagnostics, Document, Node, Sources};
 use super::Sam;
 use crate::{Dialect, LowerOptions, Lowered};
 
-/// All recorded cases of one kind.
+/// Returns all recorded cases of one kind.
 fn recorded(kind: &str) -> Vec<Value> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/sam.json");
     let all: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -21,7 +21,8 @@ fn recorded(kind: &str) -> Vec<Value> {
     cases
 }
 
-/// Returns the expectations of a case: those of the source, except where the case differs on purpose. `None` without any.
+/// Returns the expectations of a case: those of the source, except where the case differs
+/// intentionally. `None` without any.
 fn wanted(case: &Value) -> Option<Value> {
     let mut wanted = case["expect"].clone();
     match (case["stance"].as_str().unwrap(), case.get("want")) {
@@ -32,7 +33,7 @@ fn wanted(case: &Value) -> Option<Value> {
             if want.keys().any(|key| one_of.contains(&key.as_str())) {
                 wanted.as_object_mut().unwrap().retain(|key, _| !one_of.contains(&key.as_str()));
             }
-            // Another end has another output and another error.
+            // A different end state has a different output and error.
             if want.get("state").is_some_and(|state| *state != wanted["state"]) {
                 wanted
                     .as_object_mut()
@@ -43,7 +44,7 @@ fn wanted(case: &Value) -> Option<Value> {
                 wanted[key] = value.clone();
             }
         }
-        // `want` of the others replaces; without one, the case is about the old release.
+        // `want` replaces the recorded value; without one, the case describes the old release.
         (_, Some(want)) => wanted = want.clone(),
         ("vintage", None) if case["vintages"].as_array().unwrap().contains(&"current".into()) => {}
         ("vintage", None) if case["kind"] == "condition" => {}
@@ -52,7 +53,7 @@ fn wanted(case: &Value) -> Option<Value> {
     Some(wanted)
 }
 
-/// A workflow that is given as JSON.
+/// Lowers a workflow in JSON.
 fn lower(root: &Value) -> Result<Vec<Lowered>, Diagnostics> {
     let document = Document { root: Node::from_json(root), sources: Sources::default() };
     let read = |path: &str| Err(format!("{path} cannot be read here"));
@@ -65,7 +66,7 @@ fn lower(root: &Value) -> Result<Vec<Lowered>, Diagnostics> {
     Sam.lower(document, &options)
 }
 
-/// Equal for Python: 1 and 1.0 are one value.
+/// Compares as Python: 1 and 1.0 are equal.
 fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
@@ -78,7 +79,7 @@ fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// All failures of a table at once.
+/// Reports all failures of a table at once.
 fn all_hold(failures: &[String]) {
     assert!(failures.is_empty(), "{} failed\n{}", failures.len(), failures.join("\n"));
 }

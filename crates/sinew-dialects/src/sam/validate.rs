@@ -1,4 +1,5 @@
-//! Rules of a definition beyond its form: ids, references, branches, cycles, schemas, templates, conditions.
+//! Rules of a definition beyond its shape: ids, references, branches, cycles, schemas, templates,
+//! conditions.
 
 use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,9 +19,9 @@ use super::template::{Template, paths_of, unclosed};
 use crate::chain::path_text;
 use crate::reach;
 
-/// Checks a definition whose shape is right, and warns of what is allowed but hardly meant.
+/// Checks a definition with a valid shape, and warns about valid but unlikely constructs.
 ///
-/// `read` is asked for the schemas of agents, as `agent-input:NAME` and `agent-output:NAME`.
+/// `read` returns the schemas of agents, as `agent-input:NAME` and `agent-output:NAME`.
 pub(super) fn validate(
     name: &str,
     definition: &WorkflowDefinition,
@@ -67,13 +68,13 @@ struct DefinitionCheck<'d, 'f> {
     found: &'f mut ParseFindings,
 }
 
-/// A path to a node that lies further away in the graph.
+/// A path to a node that is not a direct dependency.
 struct FarPath<'d> {
     /// The node that the path belongs to.
     node: &'d NodeDef,
     /// The node that the path names.
     id: String,
-    /// The place of the path, in words.
+    /// Description of the path's position.
     what: String,
     at: Span,
 }
@@ -83,7 +84,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         self.found.push(Diagnostic::error(code, message).at(at));
     }
 
-    /// A reference that leads nowhere.
+    /// Reports a reference to a missing node.
     fn missing(&mut self, message: String, id: &str, at: Span) {
         let missing = Diagnostic::error(code::UNKNOWN_NODE_REFERENCE.as_str(), message).at(at);
         let near = hint_for(self.found.len(), id, self.ids.keys().copied());
@@ -263,7 +264,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         let Some(first) = stuck.first() else {
             return;
         };
-        // Walk backwards among the stuck until a node comes again: that part is the cycle.
+        // Walk backwards among the stuck nodes until a node repeats: that part is the cycle.
         let waiting: BTreeSet<&str> = stuck.iter().map(String::as_str).collect();
         let mut walk: Vec<String> = vec![first.clone()];
         let mut places: BTreeMap<String, usize> = BTreeMap::from([(first.clone(), 0)]);
@@ -295,7 +296,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         }
     }
 
-    /// Templates, conditions and schemas of a node.
+    /// Checks templates, conditions and schemas of a node.
     fn data(&mut self, node: &'d NodeDef) {
         let of = format!("node '{}'", node.id);
         if let Some(when) = &node.when {
@@ -392,7 +393,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         }
     }
 
-    /// A template that is opened and not closed would be taken as text.
+    /// Reports a template that is never closed and would be taken as text.
     fn closed(&mut self, value: &Value, what: &str, at: Span) {
         if let Some(text) = unclosed(value) {
             let shown: String = text.chars().take(40).collect();
@@ -426,7 +427,8 @@ impl<'d> DefinitionCheck<'d, '_> {
         self.paths(paths.into_iter(), what, node, at);
     }
 
-    /// Warns of paths that lead nowhere. They are not errors: such a path is null, and files rely on it.
+    /// Warns about paths without a value. They are not errors: such a path is null, and files rely
+    /// on it.
     fn paths<'p>(
         &mut self,
         paths: impl Iterator<Item = &'p Path>,
@@ -470,7 +472,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         }
     }
 
-    /// Returns the schema of a node's output, if the file or its agent gives it.
+    /// Returns the schema of a node's output, if the file or its agent declares it.
     fn output_schema(&self, id: &str) -> Option<Rc<Value>> {
         let work = &self.node(id)?.work;
         match (&work.call()?.output_schema_override, work) {
@@ -482,7 +484,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         }
     }
 
-    /// Warns of members of an input that the schema of the agent does not have, and of members that it misses.
+    /// Warns about input fields that the agent's schema lacks, and about missing required fields.
     fn input_fits(&mut self, node: &'d NodeDef, call: &'d Call, input: &Value) {
         let Work::Agent { agent_name, .. } = &node.work else { return };
         let of_agent = self.agent_schemas.get(agent_name.as_str()).and_then(|agent| agent.input.clone());
@@ -496,9 +498,9 @@ impl<'d> DefinitionCheck<'d, '_> {
         }
     }
 
-    /// Warns of a path to a property that its schema does not have.
+    /// Warns about a path to a property that its schema does not declare.
     fn fits_schema(&mut self, path: &Path, schema: &Value, skipped: usize, of: &str, what: &str, at: Span) {
-        // Below a node stands `output`, which is not part of the schema.
+        // Below a node, the path has `output`, which is not part of the schema.
         if skipped == 1 && path.steps.first().is_none_or(|step| step != "output") {
             return;
         }
@@ -522,19 +524,19 @@ impl<'d> DefinitionCheck<'d, '_> {
         }
     }
 
-    /// Whether `id` is done, or tried, when `node` runs, as far as the two tell without a walk through the graph. Exit
-    /// handlers see everything.
+    /// Returns whether `id` has run or was tried when `node` runs, as far as this follows without a
+    /// graph walk. Exit handlers see all nodes.
     fn is_near(&self, node: &NodeDef, id: &str) -> bool {
         if self.shape.exits.contains(&node.id) || node.id == id || node.work.body() == Some(id) {
             return true;
         }
-        // A body sees what those see that run it, and them.
+        // A body sees the nodes that its owners see, and the owners.
         let wanted = self.shape.stands_for(id);
         self.shape.owners.contains_key(&node.id)
             && self.shape.stands_for(&node.id).iter().any(|owner| wanted.contains(owner))
     }
 
-    /// Warns of paths to nodes that do not run before the node of the path.
+    /// Warns about paths to nodes that do not run before the node of the path.
     fn far_paths(&mut self) {
         let far = std::mem::take(&mut self.far);
         let seen = self.run_before(&far);
@@ -562,7 +564,7 @@ impl<'d> DefinitionCheck<'d, '_> {
             let before = self.shape.upstream(node);
             upstream[at] = before.into_iter().map(|id| place(id, &mut upstream)).collect();
         }
-        // Each name that is looked for is a mark on the nodes that stand for it.
+        // Each referenced name is a mark on the nodes that it resolves to.
         let mut names: BTreeMap<&str, usize> = BTreeMap::new();
         let mut marked: Vec<(usize, usize)> = Vec::new();
         let mut questions = Vec::with_capacity(far.len());
@@ -578,7 +580,7 @@ impl<'d> DefinitionCheck<'d, '_> {
             if let [start] = starts.as_slice() {
                 questions.push((*start, mark));
             } else {
-                // A node of its own sees what all those see that run the body.
+                // An additional graph node sees the nodes that all owners of the body see.
                 starts = starts.into_iter().flat_map(|start| upstream[start].clone()).collect();
                 upstream.push(starts);
                 questions.push((upstream.len() - 1, mark));
@@ -591,7 +593,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         reach::reaches(&upstream, &marks, &questions)
     }
 
-    /// The workflow's own schemas and mapping, and whether anything runs and is of use.
+    /// Checks the workflow's own schemas and mapping, and that its nodes run and are used.
     fn whole(&mut self, known: bool) {
         let definition = self.definition;
         self.schema(definition.input_schema.as_ref(), "'input_schema'", definition.places.of("input_schema"));
@@ -615,7 +617,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         }
     }
 
-    /// Warns of nodes whose output nothing uses.
+    /// Warns about nodes whose output is unused.
     fn unused(&mut self, mapping: &Template) {
         let mut used: BTreeSet<String> = self.shape.exits.clone();
         let mut paths = Vec::new();
@@ -640,7 +642,7 @@ impl<'d> DefinitionCheck<'d, '_> {
     }
 }
 
-/// The finding with a near name, if there is one.
+/// Adds a similar name to the finding, if any.
 fn hinted(finding: Diagnostic, near: Option<&str>) -> Diagnostic {
     match near {
         Some(near) => finding.hint(format!("did you mean '{near}'?")),
@@ -648,5 +650,5 @@ fn hinted(finding: Diagnostic, near: Option<&str>) -> Diagnostic {
     }
 }
 
-/// Words that templates read differently.
+/// Names with a special meaning in templates.
 const RESERVED: [&str; 5] = ["workflow", "item", "_map_item", "_map_index", "_loop_iteration"];

@@ -1,13 +1,13 @@
-//! Schema violations in the words that agents of this dialect are used to.
+//! Schema violations in the wording that agents of this dialect expect.
 
 use serde_json::Value;
 use sinew_script::python_repr;
 use sinew_source::{Schema, Violation};
 
-/// Returns the violations of a value, the outermost one first; empty if there are none.
+/// Returns the violations of a value, outermost first.
 ///
-/// The texts are those the source engine gives agents to correct themselves by, so unlike other diagnostics they
-/// repeat (short) values: they go to the agent that sent them.
+/// The source engine sends these messages to agents for self-correction. Unlike other diagnostics,
+/// they repeat (short) values, because they go to the agent that sent them.
 pub fn violations(schema: &Schema, schema_source: &Value, value: &Value) -> Vec<String> {
     let Err(mut found) = schema.check(value) else {
         return Vec::new();
@@ -16,7 +16,8 @@ pub fn violations(schema: &Schema, schema_source: &Value, value: &Value) -> Vec<
     found.iter().map(|violation| worded(violation, schema_source, value)).collect()
 }
 
-/// Texts for violations that do not repeat the value: for faults, which end up in logs and events. Outermost first.
+/// Returns messages that do not repeat the value, for faults, which appear in logs and events.
+/// Outermost first.
 pub(super) fn masked_texts(mut found: Vec<Violation>) -> Vec<String> {
     found.sort_by_key(|violation| violation.pointer.matches('/').count());
     found.iter().map(|violation| at(violation, &violation.message)).collect()
@@ -68,5 +69,5 @@ fn message(violation: &Violation, schema: &Value, value: &Value) -> Option<Strin
     })
 }
 
-/// Longer values are not repeated.
+/// Maximum length of a repeated value.
 const LONGEST: usize = 200;

@@ -1,4 +1,4 @@
-//! View of an execution for templates and conditions of an activation.
+//! Values of an execution for templates and conditions of an activation.
 
 use serde_json::Value;
 use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, NodeView, ScopeId, SharedJson};
@@ -8,7 +8,7 @@ use super::chance::{ChanceSeed, ConditionPosition, chance_seed};
 use super::path::{NodeLookup, TemplateScope};
 use super::program::CompiledPlan;
 
-/// An execution, seen from one place in it.
+/// The values of an execution that one scope can access.
 pub(super) struct ScopeView<'c> {
     ctx: &'c AdapterContext<'c>,
     program: &'c CompiledPlan,
@@ -22,7 +22,7 @@ pub(super) struct ScopeView<'c> {
 }
 
 impl<'c> ScopeView<'c> {
-    /// As nodes of this scope see it.
+    /// Creates the view of nodes in this scope.
     pub(super) fn new(ctx: &'c AdapterContext<'c>, program: &'c CompiledPlan, scope: ScopeId) -> Self {
         let (item, index, iteration) = (None, None, None);
         let mut view =
@@ -42,7 +42,7 @@ impl<'c> ScopeView<'c> {
         view
     }
 
-    /// As an activation sees it that is about to begin.
+    /// Creates the view of an activation that is about to start.
     pub(super) fn of_activation(
         ctx: &'c AdapterContext<'c>,
         program: &'c CompiledPlan,
@@ -51,7 +51,7 @@ impl<'c> ScopeView<'c> {
         Self { act: Some(act), ..Self::new(ctx, program, ctx.act(act).scope) }
     }
 
-    /// As the condition of a loop sees it, after its latest iteration.
+    /// Creates the view of a loop's condition, after its latest iteration.
     pub(super) fn after_iteration(
         ctx: &'c AdapterContext<'c>,
         program: &'c CompiledPlan,
@@ -63,7 +63,7 @@ impl<'c> ScopeView<'c> {
         view
     }
 
-    /// The output of a node, shared; none where it has none or was skipped.
+    /// Returns the output of a node, shared; `None` if it has none or was skipped.
     pub(super) fn output(&self, id: &str) -> Option<&'c SharedJson> {
         let ix = self.program.find(id)?;
         if self.ctx.plan().node(ix).inner {
@@ -82,7 +82,7 @@ impl<'c> ScopeView<'c> {
         })
     }
 
-    /// The latest output of a body: of the iteration before this one, or of the last one.
+    /// Returns the latest output of a body: of the previous or the last iteration.
     fn inner(&self, ix: NodeIndex) -> Option<&'c SharedJson> {
         let ended = |act: ActivationId| {
             let one = self.ctx.act(act);
@@ -115,7 +115,7 @@ impl<'c> ScopeView<'c> {
                             return Some(output);
                         }
                     }
-                    // The body of a map has as many outputs as there are items, so it has none.
+                    // The body of a map has one output per item, so it has no single output.
                     _ => {}
                 }
             }
@@ -165,7 +165,7 @@ impl TemplateScope for ScopeView<'_> {
     }
 }
 
-/// `workflow.status` and `workflow.error`, once the graph is done.
+/// Returns `workflow.status` and `workflow.error`, once the graph is done.
 fn workflow(ctx: &AdapterContext<'_>) -> Option<Value> {
     let outcome = ctx.outcome()?;
     let error = outcome.fault.as_ref().map(|fault| {
@@ -175,7 +175,7 @@ fn workflow(ctx: &AdapterContext<'_>) -> Option<Value> {
     Some(serde_json::json!({ "status": outcome.status.as_str(), "error": error }))
 }
 
-/// The activation whose own failure made this one fail.
+/// Returns the activation whose own failure made this one fail.
 pub(super) fn failed_first(ctx: &AdapterContext<'_>, mut act: ActivationId) -> ActivationId {
     while let Some(child) = ctx.act(act).children.as_ref().and_then(|children| children.failed) {
         act = child;

@@ -1,4 +1,4 @@
-//! Answers to the engine: the work of a node, the meaning of its answers, the edge that is taken.
+//! Engine callbacks: the work of a node, the evaluation of its answers, the selected edge.
 
 use sinew_protocol::code;
 use std::sync::{Arc, LazyLock};
@@ -17,13 +17,13 @@ use super::model::{NodeExtra, NodeRequirements, OnFail, PlanExtra};
 use super::result::{self, FAILED, NodeResult, SKIPPED, SUCCESS};
 use super::{NAME, inputs, instruct, project, seen, skill, source};
 
-/// Code of a run whose nodes ended failed.
+/// Code of an execution with failed nodes.
 pub(super) const NODE_FAILED: &str = code::SWENY_NODES_FAILED.as_str();
 pub(super) const STEP_BUDGET: &str = code::SWENY_STEP_BUDGET_USED_UP.as_str();
 /// Name of the default edge among the choices.
 const DEFAULT: &str = "None of the above / default path";
 
-/// The dialect as the engine sees it.
+/// The adapter of the dialect.
 pub(super) struct SwenyAdapter;
 
 impl Adapter for SwenyAdapter {
@@ -133,7 +133,8 @@ impl Adapter for SwenyAdapter {
     }
 }
 
-/// Data of plans that were read lately, by digest: rules and context may be long, and each decision looks at them.
+/// Cache of the data of plans, by digest: rules and context may be long, and each decision reads
+/// them.
 static PLAN_EXTRAS: LazyLock<moka::sync::Cache<String, Arc<PlanExtra>>> =
     LazyLock::new(|| moka::sync::Cache::new(256));
 
@@ -159,7 +160,7 @@ fn broken_plan(error: &serde_json::Error) -> Fault {
     Fault::invalid(code::SWENY_WORKFLOW_WRONG_FORM.as_str(), format!("the plan is not one of sweny: {error}"))
 }
 
-/// Sources of the input that are not texts, or were not read: nothing is once a run has begun.
+/// Returns sources of the input that are not inline text: files are not read during an execution.
 fn unreadable(input: &Value) -> Vec<inputs::Problem> {
     let of = |key: &'static str| {
         instruct::given(input.get(key)).into_iter().map(move |(n, source)| (key, n, source))
@@ -211,7 +212,7 @@ fn bind(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Fau
     Ok(work(ctx, act, &plan, &node, instruction))
 }
 
-/// The result of a node whose requirements do not hold; none if they do.
+/// Returns the result of a node whose requirements do not hold; `None` if they hold.
 fn unmet(ctx: &AdapterContext<'_>, requires: &NodeRequirements) -> Result<Option<NodeResult>, Fault> {
     let seen = result::context(ctx);
     let problems = eval::rule_problems(&requires.output_required, &requires.output_matches, &seen)?;
@@ -243,7 +244,7 @@ fn work(
     }))
 }
 
-/// One attempt at a node's work and what followed it.
+/// One attempt at a node's work, with its judgements and reflection.
 struct WorkAttempt<'a> {
     work: &'a RecordedReply,
     judgements: Vec<&'a RecordedReply>,
@@ -265,7 +266,7 @@ fn attempts<'a>(replies: &'a [RecordedReply]) -> Vec<WorkAttempt<'a>> {
     attempts
 }
 
-/// Returns the step after the replies so far.
+/// Returns the next step after the replies so far.
 fn go_on(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Fault> {
     let plan = plan_extra(ctx)?;
     let node = node_extra(ctx, act)?;
@@ -361,7 +362,7 @@ fn ask_reflection(plan: &PlanExtra, node: &NodeExtra, result: &NodeResult, quest
     NodeDecision::Ask(Box::new(ask.tagged(TaskRequest::REFLECT)))
 }
 
-/// Ends a visit with a result. The fact of the end is the event `node:exit`, see `project`.
+/// Ends a visit with a result. The fact of the end becomes the event `node:exit`, see `project`.
 fn finish(result: &NodeResult) -> NodeDecision {
     let text = |key: &str| result.data.get(key).and_then(Value::as_str).map(str::to_owned);
     let output = ActivationOutput::new(result.to_json());
@@ -455,7 +456,8 @@ fn choose(
     }
 }
 
-/// The fault of conditions in plain language that no agent can judge: a default would hide that they were never looked at.
+/// Returns the fault of plain-language conditions that no agent can judge: a default would hide
+/// that they were never evaluated.
 fn without_judge(ctx: &AdapterContext<'_>, fault: &Fault) -> Fault {
     let agent = plan_extra(ctx).map(|plan| plan.agents.route.clone()).unwrap_or_default();
     let text = format!("no agent judges the conditions in plain language: {}", fault.message);
@@ -465,7 +467,8 @@ fn without_judge(ctx: &AdapterContext<'_>, fault: &Fault) -> Fault {
     Fault::failure(code::CONDITIONS_WITHOUT_JUDGE.as_str(), text).with_retryable(false).with_details([hint])
 }
 
-/// The id in a model's answer: a text, or an object that says it in one of the usual ways.
+/// Returns the id in a model's answer: a string, or an object with the id in one of the usual
+/// fields.
 fn answered(output: &Arc<Value>) -> String {
     let member = ["choice", "id", "to", "text"].iter().find_map(|key| output.get(key));
     let text = member.unwrap_or(output).as_str().unwrap_or_default();

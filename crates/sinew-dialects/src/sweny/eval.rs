@@ -1,4 +1,4 @@
-//! Judgements on what a node did: rules on its data and its tool calls, and models that judge.
+//! Judgements of a node's result: rules on its data and its tool calls, and models as judges.
 
 use std::sync::LazyLock;
 
@@ -12,9 +12,9 @@ use super::path;
 use super::result::NodeResult;
 use crate::pattern::MatchBudget;
 
-/// Longest reasoning that is kept, in characters.
+/// Maximum length of stored reasoning, in characters.
 const LONGEST: usize = 500;
-/// The verdict that passes, if the file names none.
+/// Default passing verdict.
 pub(super) const PASS: &str = "yes";
 
 /// One judgement.
@@ -32,7 +32,7 @@ impl EvalVerdict {
         Self { name: name.to_owned(), kind, pass, reasoning }
     }
 
-    /// As it stands in results.
+    /// Returns the judgement as in results.
     pub(super) fn to_json(&self) -> Value {
         let mut all = Map::new();
         all.insert("name".into(), json!(self.name));
@@ -44,24 +44,24 @@ impl EvalVerdict {
         Value::Object(all)
     }
 
-    /// As one line of an error.
+    /// Returns the judgement as one line of an error.
     pub(super) fn line(&self) -> String {
         let why = self.reasoning.as_deref().unwrap_or("failed");
         format!("  - {} ({}): {why}", self.name, self.kind.word())
     }
 }
 
-/// Outcome of judging so far.
+/// Outcome of the judgements so far.
 pub(super) enum JudgingOutcome {
-    /// All evaluators have spoken, in order.
+    /// All evaluators have finished, in order.
     All(Vec<EvalVerdict>),
-    /// The evaluator at this position needs a model's answer first.
+    /// The evaluator at this index needs a model's answer first.
     Ask(usize),
-    /// A rule costs more to evaluate than it may.
+    /// A rule exceeds its evaluation budget.
     Failed(Fault),
 }
 
-/// Runs all evaluators on a result. `answers` are what models said about it so far, in the order they were asked.
+/// Runs all evaluators on a result. `answers` are the answers of models so far, in request order.
 pub(super) fn judge(
     plan: &PlanExtra,
     work: &Work,
@@ -82,7 +82,7 @@ pub(super) fn judge(
                 let Some(first) = answers.next() else { return JudgingOutcome::Ask(ix) };
                 let answer = match answer(first) {
                     Some(answer) => Some(answer),
-                    // Once more: models sometimes talk past the question.
+                    // Retry once: models sometimes do not answer the question.
                     None => match answers.next() {
                         Some(second) => answer(second),
                         None => return JudgingOutcome::Ask(ix),
@@ -98,7 +98,8 @@ pub(super) fn judge(
     JudgingOutcome::All(verdicts)
 }
 
-/// The judgement on data that lacks what its schema requires, if it does.
+/// Returns the failed judgement of data without fields that its schema requires, if any are
+/// missing.
 pub(super) fn missing_output(work: &Work, result: &NodeResult) -> Option<EvalVerdict> {
     let required = work.output.as_ref()?.get("required")?.as_array()?;
     let names = required.iter().filter_map(Value::as_str);
@@ -110,10 +111,11 @@ pub(super) fn missing_output(work: &Work, result: &NodeResult) -> Option<EvalVer
     (!missing.is_empty()).then(|| EvalVerdict::new("output_required", EvalKind::Value, false, Some(text)))
 }
 
-/// Schemas of outputs that were checked lately.
+/// Cache of output schemas.
 static OUTPUT_SCHEMAS: LazyLock<SchemaCache> = LazyLock::new(SchemaCache::default);
 
-/// Returns the judgement on data that breaks its schema in another way; none if the data conforms.
+/// Returns the failed judgement of data that violates its schema in another way; `None` if it
+/// conforms.
 pub(super) fn broken_output(work: &Work, result: &NodeResult) -> Option<EvalVerdict> {
     let source = Value::Object(work.output.clone()?);
     let data = Value::Object(result.data.clone());
@@ -136,7 +138,8 @@ fn value_problems(evaluator: &Evaluator, data: &Value) -> Result<Vec<String>, Fa
     rule_problems(&evaluator.rule.output_required, &evaluator.rule.output_matches, data)
 }
 
-/// Which paths lead nowhere, and which values do not match. Fails if comparing them costs too much.
+/// Returns the paths without a value, and the values that do not match. Fails if the comparison
+/// exceeds its budget.
 pub(super) fn rule_problems(
     required: &[String],
     matches: &[OutputMatch],
@@ -194,7 +197,7 @@ fn is_error(call: &Value) -> bool {
     }
 }
 
-/// A model's verdict word and why.
+/// A model's verdict and reasoning.
 type Answer = (String, Option<String>);
 
 fn model_verdict(evaluator: &Evaluator, answer: Option<Answer>) -> EvalVerdict {
@@ -209,7 +212,7 @@ fn model_verdict(evaluator: &Evaluator, answer: Option<Answer>) -> EvalVerdict {
     EvalVerdict::new(&evaluator.name, EvalKind::Judge, pass, reasoning)
 }
 
-/// Decodes a model's answer: `VERDICT: word` and `REASONING: text` on lines of their own, or the same as an object.
+/// Decodes a model's answer: lines `VERDICT: word` and `REASONING: text`, or the same as an object.
 fn answer(replied: &RecordedReply) -> Option<Answer> {
     let output = &replied.result.as_ref().ok()?.output;
     if let Some(verdict) = output.get("verdict").and_then(Value::as_str) {
@@ -241,7 +244,7 @@ fn word(text: &str) -> Option<String> {
     word.filter(|word| !word.is_empty()).map(str::to_owned).next()
 }
 
-/// The text of a model's answer: bare, or the `text` of an object.
+/// Returns the text of a model's answer: bare, or the `text` of an object.
 pub(super) fn text_of(output: &Value) -> Option<&str> {
     output.as_str().or_else(|| output.get("text").and_then(Value::as_str))
 }

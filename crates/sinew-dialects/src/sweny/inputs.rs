@@ -1,4 +1,4 @@
-//! The contract of a run's input: types, defaults, words.
+//! The contract of an execution's input: types, defaults, messages.
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
@@ -8,10 +8,10 @@ use super::model::InputField;
 use super::shape;
 use crate::js;
 
-/// One thing that is wrong with an input: the field and what is expected of it.
+/// An error of an input: the field and the expectation.
 pub(super) type Problem = (String, String);
 
-/// The input with its defaults, or everything that is wrong with it.
+/// Returns the input with its defaults, or all its errors.
 pub(super) fn check(
     inputs: Option<&IndexMap<String, InputField>>,
     input: &Value,
@@ -41,7 +41,7 @@ pub(super) fn check(
     if problems.is_empty() { Ok(Value::Object(all)) } else { Err(problems) }
 }
 
-/// Why a value is not of a type; none if it is.
+/// Returns the reason why a value does not have a type; `None` if it does.
 fn mismatch(kind: &str, value: &Value) -> Option<String> {
     let seen = js::type_name(value);
     match kind {
@@ -95,7 +95,8 @@ pub(super) fn check_declared(
     }
 }
 
-/// The contract as JSON Schema, for callers. Optional members may be null, which means that they are absent.
+/// Returns the contract as JSON Schema, for callers. Optional fields may be null, which counts as
+/// absent.
 pub(super) fn json_schema(inputs: &IndexMap<String, InputField>) -> Value {
     let property = |field: &InputField| {
         let mut schema = match field.kind.as_str() {

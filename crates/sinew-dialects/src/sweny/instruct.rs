@@ -1,4 +1,5 @@
-//! Instructions of agents: rules, background, skills, the node's own words, and the preamble of a second attempt.
+//! Instructions of agents: rules, background, skills, the node's instruction, and the preamble of a
+//! retry.
 
 use serde_json::{Map, Value, json};
 
@@ -6,19 +7,19 @@ use super::eval::EvalVerdict;
 use super::model::{Hint, NodeExtra, PlanExtra, ResolvedTexts};
 use super::source;
 
-/// Between parts of an instruction.
+/// Separator of the parts of an instruction.
 const RULE: &str = "\n\n---\n\n";
-/// Question to a model between two attempts, unless the file has its own question.
+/// Default question to a model between two attempts.
 const REFLECT: &str = "The attempt below did not pass its evaluation. Say in a few sentences what went wrong and what \
     the next attempt must do differently.";
 
-/// The instruction of a node.
+/// Returns the instruction of a node.
 pub(super) fn instruction(plan: &PlanExtra, node: &NodeExtra, input: &Value) -> String {
     let rules = effective(input.get("rules"), &plan.rules, node.rules.as_ref());
     let context = effective(input.get("context"), &plan.context, node.context.as_ref());
     let mut parts = Vec::new();
     if rules.is_empty() && context.is_empty() {
-        // The older way to say something about a run.
+        // The older field for additional context of an execution.
         let more = input.get("additionalContext").and_then(Value::as_str);
         parts.extend(
             more.filter(|more| !more.is_empty()).map(|more| format!("## Background Context\n\n{more}")),
@@ -40,7 +41,8 @@ pub(super) fn instruction(plan: &PlanExtra, node: &NodeExtra, input: &Value) -> 
     parts.join(RULE)
 }
 
-/// Input first, then the workflow, then the node; a node may keep to its own.
+/// Returns the sources of the input, then of the workflow, then of the node; a node may use only
+/// its own.
 fn effective(input: Option<&Value>, workflow: &[String], node: Option<&ResolvedTexts>) -> Vec<String> {
     let own = node.map(|node| node.texts.clone()).unwrap_or_default();
     if node.is_some_and(|node| node.only) {
@@ -53,7 +55,7 @@ fn effective(input: Option<&Value>, workflow: &[String], node: Option<&ResolvedT
     all
 }
 
-/// Sources of the input: one, or a list of them, with their positions.
+/// Returns the sources of the input, one or a list, with their indexes.
 pub(super) fn given(sources: Option<&Value>) -> Vec<(usize, &Value)> {
     match sources {
         None | Some(Value::Null) => Vec::new(),
@@ -62,7 +64,7 @@ pub(super) fn given(sources: Option<&Value>) -> Vec<(usize, &Value)> {
     }
 }
 
-/// Returns the context of a node beside its instruction: tools, servers, model.
+/// Returns the context of a node in addition to its instruction: tools, servers, model.
 pub(super) fn surroundings(plan: &PlanExtra, id: &str, node: &NodeExtra) -> Value {
     let work = &node.work;
     let skills = || work.skills.iter().filter_map(|id| plan.skills.get(id).map(|skill| (id, skill)));
@@ -106,7 +108,7 @@ pub(super) fn surroundings(plan: &PlanExtra, id: &str, node: &NodeExtra) -> Valu
     all
 }
 
-/// The question that is asked between two attempts; none if nothing is asked.
+/// Returns the question between two attempts; `None` without a question.
 pub(super) fn question(hint: Option<&Hint>) -> Option<String> {
     match hint {
         Some(Hint::Reflect { reflect }) => Some(reflect.clone()),
@@ -115,7 +117,7 @@ pub(super) fn question(hint: Option<&Hint>) -> Option<String> {
     }
 }
 
-/// Returns the text before the instruction of a new attempt.
+/// Returns the text before the instruction of a retry.
 pub(super) fn preamble(hint: Option<&Hint>, reflection: Option<&str>, failing: &[&EvalVerdict]) -> String {
     let lines: Vec<String> = failing.iter().map(|verdict| verdict.line()).collect();
     let failed = format!("## Previous attempt failed evaluation\n\n{}", lines.join("\n"));
@@ -129,7 +131,7 @@ pub(super) fn preamble(hint: Option<&Hint>, reflection: Option<&str>, failing: &
     }
 }
 
-/// A preamble before an instruction.
+/// Adds a preamble to an instruction.
 pub(super) fn again(preamble: &str, instruction: &str) -> String {
     format!("{preamble}{RULE}{instruction}")
 }
@@ -143,6 +145,6 @@ pub(super) fn rubric(rubric: &str, pass_when: &str) -> String {
     )
 }
 
-/// Question where a node's edges have conditions.
+/// Question for a node whose edges have conditions.
 pub(super) const ROUTE: &str =
     "Based on the results so far, which of these conditions holds? Answer with the id of one choice.";

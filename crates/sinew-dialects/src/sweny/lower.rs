@@ -1,7 +1,7 @@
-//! From a file to a plan.
+//! Lowers a file to a plan.
 //!
-//! Graphs that could run although they should not (unbounded cycles, unreachable nodes) still become plans; what is
-//! wrong with them is reported as errors beside the plan, so a check of the file refuses them.
+//! Invalid graphs that could still run (unbounded cycles, unreachable nodes) become plans; their
+//! errors are also reported with the plan, so that a check of the file rejects them.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ use super::{NAME, inputs, shape, skill, validate};
 use crate::display::{self, DISPLAY};
 use crate::{LowerOptions, Lowered};
 
-/// Visits of nodes in one run, unless the file says otherwise.
+/// Default maximum of node visits in one execution.
 const MAX_STEPS: u32 = 200;
-/// Agent if the caller names none.
+/// Default agent.
 const DEFAULT_AGENT: &str = "agent";
-/// Model of judges if the file names none.
+/// Default model of judges.
 const JUDGE_MODEL: &str = "claude-haiku-4-5";
-/// Why an edge without a condition was taken.
+/// Reason for taking an edge without a condition.
 const ONLY_PATH: &str = "only path";
 
 pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lowered, Diagnostics> {
@@ -56,7 +56,7 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
         fatal |= !found.is_empty();
     }
     if malformed {
-        // Sources are read for valid files only.
+        // Sources are only read for valid files.
         diagnostics.extend(found);
         return Err(sorted(diagnostics));
     }
@@ -126,31 +126,31 @@ fn plan(workflow: &Workflow, nodes: Vec<PlanNode>, limits: PlanLimits, extra: Pl
         limits,
         input_schema: workflow.inputs.as_ref().map(inputs::json_schema),
         output_schema: None,
-        // Plain data with text keys always serialises.
+        // Plain data with string keys always serializes.
         extra: serde_json::to_value(extra).unwrap_or_default(),
     }
 }
 
-/// The dialect words its own budget; the engine's stays out of its way.
+/// The dialect reports its own budget, so the limit of the engine is higher.
 fn limits(max_steps: u32) -> PlanLimits {
     let limits = PlanLimits::default();
     PlanLimits { activations: limits.activations.max(max_steps.saturating_add(2)), ..limits }
 }
 
-/// The nodes of the file by id.
+/// Returns the nodes of the file by id.
 pub(super) fn written(root: &Node) -> BTreeMap<&str, &Node> {
     let members = root.get("nodes").and_then(Node::as_object).unwrap_or_default();
     members.iter().rev().map(|member| (member.key.as_str(), &member.value)).collect()
 }
 
-/// Where a value of the file stands: under these keys, then at a position.
+/// Returns the span of a value in the file: under these keys, then at an index.
 fn place(root: &Node, keys: &[&str], n: Option<usize>) -> Span {
     let node = keys.iter().try_fold(root, |node, key| node.get(key));
     let element = n.and_then(|n| node.and_then(Node::as_array).and_then(|items| items.get(n)));
     element.or(node).map(|node| node.span).unwrap_or_default()
 }
 
-/// Numbers were checked to be whole and not negative.
+/// Converts a number that was checked to be a non-negative integer.
 #[expect(clippy::cast_sign_loss, reason = "checked to be whole and not negative; the cast saturates")]
 pub(super) fn whole(number: f64) -> u32 {
     number as u32
@@ -205,7 +205,8 @@ fn nodes(
 }
 
 fn edges(workflow: &Workflow, ids: &BTreeMap<&str, NodeIndex>) -> Vec<PlanEdge> {
-    // Edges between the same two nodes share a counter, and the first of them says why it was taken.
+    // Edges between the same two nodes share a counter, and the first defines the reason for taking
+    // them.
     let mut pairs: BTreeMap<(NodeIndex, NodeIndex), (u32, String)> = BTreeMap::new();
     let mut edges = Vec::with_capacity(workflow.edges.len());
     for edge in &workflow.edges {

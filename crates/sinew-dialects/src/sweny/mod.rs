@@ -1,9 +1,11 @@
 //! Sweny: one agent after another along a graph whose branches a model chooses.
 //!
-//! Place in the flow: `shape` is the published form as a table, `validate` what it cannot say, `model` the file as
-//! types, `source`, `skill` and `inputs` what it refers to, `lower` makes the plan. `adapter` answers the engine with
-//! `instruct` (what agents are told), `eval` and `path` (what is judged), `result` (what nodes leave); `project` tells
-//! observers. A failed node does not stop a run; what broke off (budget, no tools) does.
+//! Data flow: `shape` is the published form as a table, `validate` checks the other rules, `model`
+//! contains the types of the file, `source`, `skill` and `inputs` its references and inputs,
+//! `lower` creates the plan. `adapter` implements the engine's callbacks with `instruct`
+//! (instructions of agents), `eval` and `path` (judgements), and `result` (node results); `project`
+//! reports events to observers. A failed node does not stop an execution; an aborted one (budget,
+//! no tools) does.
 
 mod adapter;
 mod eval;
@@ -35,7 +37,7 @@ use crate::{Dialect, LowerOptions, Lowered, PlanGraph, Portability, display};
 #[derive(Debug)]
 pub struct Sweny;
 
-/// The dialect's name.
+/// Name of the dialect.
 const NAME: &str = "sweny";
 
 impl Dialect for Sweny {
@@ -62,7 +64,8 @@ impl Dialect for Sweny {
         lower::lower(document, options).map(|lowered| vec![lowered])
     }
 
-    /// Texts by their places and the budget of visits are about single nodes, or about none.
+    /// Removes the members that concern single nodes (sources by position) or no node (budget of
+    /// visits).
     fn node_settings(&self, plan: &Plan) -> Value {
         let mut settings = plan.extra.clone();
         if let Some(members) = settings.as_object_mut() {

@@ -1,10 +1,10 @@
-//! A workflow as it stands in the file and in the plan.
+//! A workflow in the file and in the plan.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The file, after its form was checked.
+/// The file, after validation of its form.
 #[derive(Deserialize)]
 pub(super) struct Workflow {
     pub(super) id: String,
@@ -26,7 +26,7 @@ pub(super) struct Workflow {
     pub(super) judge_model: Option<String>,
     pub(super) judge_budget: Option<u64>,
     pub(super) max_steps: Option<f64>,
-    /// The author's own version, which the format ignores.
+    /// Version from the author, which the format ignores.
     #[serde(default)]
     pub(super) version: Value,
 }
@@ -46,7 +46,7 @@ pub(super) struct FileNode {
     pub(super) work: Work,
 }
 
-/// Plan data of a node as the file has it.
+/// Plan data of a node, as in the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Work {
     #[serde(default)]
@@ -74,7 +74,7 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Names of the output's declared properties; none if it declares none.
+    /// Returns the output's declared properties; `None` if it declares none.
     pub(super) fn declared(&self) -> Option<&Map<String, Value>> {
         let declared = self.output.as_ref()?.get("properties")?.as_object()?;
         (!declared.is_empty()).then_some(declared)
@@ -84,7 +84,7 @@ impl Work {
 /// Data of a node for the adapter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct NodeExtra {
-    /// The resolved text.
+    /// The resolved instruction.
     pub(super) instruction: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) rules: Option<ResolvedTexts>,
@@ -101,16 +101,16 @@ pub(super) struct PlanExtra {
     pub(super) id: String,
     pub(super) rules: Vec<String>,
     pub(super) context: Vec<String>,
-    /// Every source by its place, for the trace.
+    /// Every source by its position, for the trace.
     pub(super) sources: Map<String, Value>,
     pub(super) skills: IndexMap<String, Skill>,
-    /// Configuration that skills need and nobody gave, one line each.
+    /// Missing configuration of skills, one line each.
     pub(super) missing_config: Vec<String>,
     pub(super) inputs: Option<IndexMap<String, InputField>>,
-    /// Visits of nodes in all.
+    /// Maximum number of node visits.
     pub(super) max_steps: u32,
     pub(super) agents: AgentRoles,
-    /// Model of nodes that name none, and of routing.
+    /// Model of routing, and default model of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) model: Option<String>,
 }
@@ -127,7 +127,7 @@ pub(super) struct AgentRoles {
 /// Resolved sources of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ResolvedTexts {
-    /// Inherits no rules and no context.
+    /// Whether it inherits no rules and no context.
     pub(super) only: bool,
     pub(super) texts: Vec<String>,
 }
@@ -141,7 +141,7 @@ pub(super) struct FileEdge {
     pub(super) max_iterations: Option<f64>,
 }
 
-/// A source to read: a text, a file, a URL.
+/// A source to read: inline text, a file or a URL.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Source {
@@ -173,7 +173,7 @@ pub(super) struct Skill {
     pub(super) instruction: Option<String>,
     #[serde(skip_serializing_if = "Value::is_null")]
     pub(super) mcp: Value,
-    /// Declarations; whoever does the work has the handlers.
+    /// Declarations; the agent that does the work has the handlers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tools: Vec<Value>,
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
@@ -184,7 +184,7 @@ pub(super) struct Skill {
 }
 
 impl Skill {
-    /// Whether a node gets anything from it.
+    /// Returns whether it provides anything to a node.
     pub(super) fn gives(&self) -> bool {
         self.instructs() || !self.mcp.is_null() || !self.tools.is_empty()
     }
@@ -194,7 +194,7 @@ impl Skill {
     }
 }
 
-/// A value that a skill needs.
+/// A configuration value that a skill needs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ConfigField {
@@ -217,7 +217,7 @@ pub(super) struct InputField {
     pub(super) words: Option<Vec<Value>>,
 }
 
-/// Which tools of its skills a node gets.
+/// The tools of its skills that a node receives.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ToolFilter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -227,14 +227,14 @@ pub(super) struct ToolFilter {
 }
 
 impl ToolFilter {
-    /// Allowed first, then denied; denied wins.
+    /// Checks allowed tools first, then denied ones; denied takes precedence.
     pub(super) fn passes(&self, tool: &str) -> bool {
         let allowed = self.allow.as_ref().is_none_or(|allow| allow.iter().any(|name| name == tool));
         allowed && !self.deny.iter().any(|name| name == tool)
     }
 }
 
-/// A judgement on what a node did.
+/// An evaluator of a node's result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Evaluator {
     pub(super) name: String,
@@ -255,7 +255,7 @@ pub(super) struct Evaluator {
 pub(super) enum EvalKind {
     /// The data.
     Value,
-    /// The tools that were called.
+    /// The called tools.
     Function,
     /// Both, through a model.
     Judge,
@@ -295,7 +295,7 @@ pub(super) struct OutputMatch {
     pub(super) test: MatchTest,
 }
 
-/// How values are checked.
+/// The test of a value.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum MatchTest {
@@ -315,7 +315,7 @@ pub(super) struct NodeRequirements {
     pub(super) on_fail: OnFail,
 }
 
-/// Outcome of a node whose requirements do not hold.
+/// Treatment of a node whose requirements do not hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum OnFail {
@@ -324,7 +324,7 @@ pub(super) enum OnFail {
     Skip,
 }
 
-/// New attempts after a failed evaluation.
+/// Retries after a failed evaluation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Retry {
     pub(super) max: f64,
@@ -332,7 +332,7 @@ pub(super) struct Retry {
     pub(super) instruction: Option<Hint>,
 }
 
-/// First part of a new attempt's instruction.
+/// First part of a retry's instruction.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Hint {

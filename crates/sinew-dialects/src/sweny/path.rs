@@ -1,4 +1,4 @@
-//! Paths into data, and the checks of the values they lead to.
+//! Paths into data, and checks of their values.
 
 use serde_json::Value;
 use sinew_protocol::Fault;
@@ -7,7 +7,7 @@ use super::model::{MatchTest, OutputMatch};
 use crate::js;
 use crate::pattern::{MatchBudget, MatchPattern};
 
-/// `all:a.b[*].c` or `any:a.b[*].c`; without a prefix, all.
+/// `all:a.b[*].c` or `any:a.b[*].c`; `all` by default.
 pub(super) struct Path {
     any: bool,
     segments: Vec<PathSegment>,
@@ -19,7 +19,7 @@ struct PathSegment {
 }
 
 impl Path {
-    /// Parses a path; none if it is not one.
+    /// Parses a path; `None` if it is not valid.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (any, path) = match (text.strip_prefix("any:"), text.strip_prefix("all:")) {
             (Some(path), _) => (true, path),
@@ -29,7 +29,7 @@ impl Path {
         Some(Self { any, segments: segments? })
     }
 
-    /// The first segment.
+    /// Returns the first segment.
     pub(super) fn root(&self) -> &str {
         &self.segments[0].name
     }
@@ -38,8 +38,8 @@ impl Path {
         self.segments.iter().any(|segment| segment.wildcard)
     }
 
-    /// The values it leads to, or the segment at which it leads nowhere. Under `any:` an element may lack what the
-    /// others have.
+    /// Returns the values at the path, or the first segment without a value. Under `any:`, an
+    /// element may lack fields of the others.
     fn values<'a>(&self, root: &'a Value) -> Result<Vec<Option<&'a Value>>, String> {
         let mut values = vec![Some(root)];
         let mut expanded = false;
@@ -70,7 +70,7 @@ fn segment(text: &str) -> Option<PathSegment> {
     (first && rest).then(|| PathSegment { name: name.to_owned(), wildcard })
 }
 
-/// Why a path does not lead to something; none if it does.
+/// Returns the reason why a path has no value; `None` if it has one.
 pub(super) fn required(text: &str, root: &Value) -> Option<String> {
     let problem = |what: String| Some(format!("output_required: '{text}' {what}"));
     let Some(path) = Path::parse(text) else { return problem("is not a valid path".into()) };
@@ -91,7 +91,8 @@ pub(super) fn required(text: &str, root: &Value) -> Option<String> {
     }
 }
 
-/// Why the values at a path do not match; none if they do. Fails if comparing them exceeds the budget.
+/// Returns the reason why the values at a path do not match; `None` if they do. Fails if the
+/// comparison exceeds the budget.
 pub(super) fn matches(
     check: &OutputMatch,
     root: &Value,
@@ -125,7 +126,7 @@ pub(super) fn matches(
     };
     let mut fine = !path.any;
     for value in values.iter().copied() {
-        // Under `any:` the first value that holds decides, otherwise the first that does not.
+        // Under `any:`, the first value that holds decides, otherwise the first that does not.
         fine = holds(value)?;
         if fine == path.any {
             break;
@@ -142,10 +143,10 @@ pub(super) fn matches(
     problem(format!("{wanted}, got {}", list(values.into_iter().map(|value| value.unwrap_or(&Value::Null)))))
 }
 
-/// Steps of a rule's budget that comparing two values costs.
+/// Cost of comparing two values in steps of a rule's budget.
 const STEPS_PER_COMPARISON: u64 = 32;
 
-/// Values in brackets, the way people read them.
+/// Formats values in brackets for people.
 fn list<'a>(values: impl Iterator<Item = &'a Value>) -> String {
     let values: Vec<String> = values.map(js::json_text).collect();
     format!("[{}]", values.join(", "))

@@ -61,12 +61,12 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<
     }
 }
 
-/// Returns the context of a node: the input, and the output of each node of the chain before it.
+/// Returns the context of a node: the input, and the output of each preceding node of the chain.
 fn context(graph: &PlanGraph<'_>, node: NodeIndex) -> Value {
     let plan = graph.plan();
     let mut chain = Vec::new();
     let mut at = node;
-    // No chain is longer than its nodes; more steps mean a cycle, which is refused elsewhere.
+    // No chain is longer than its node count; more steps mean a cycle, which is rejected elsewhere.
     while let Some((_, edge)) = graph.edges_into(at).next().filter(|_| chain.len() < plan.nodes.len()) {
         at = edge.from;
         chain.push(plan.node(at).id.as_str());

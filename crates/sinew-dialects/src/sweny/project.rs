@@ -1,6 +1,7 @@
-//! The dialect's events, for its observers.
+//! The dialect's events for observers.
 //!
-//! Most of them are notes of the adapter, because only it knows when a node was entered and why an edge was taken.
+//! Most events are notes of the adapter, because only it knows when a node was entered and why an
+//! edge was taken.
 
 use serde_json::{Map, Value, json};
 use sinew_engine::{ActivationId, AdapterContext, Fact, NativeEvent};
@@ -15,12 +16,12 @@ pub(super) fn note(ctx: &AdapterContext<'_>, event: &Value) {
     ctx.note(json!({ "event": event }));
 }
 
-/// Records that an edge was taken, or that none was.
+/// Records the selected edge, or that none was selected.
 pub(super) fn route(ctx: &AdapterContext<'_>, from: &str, to: &str, reason: &str) {
     note(ctx, &json!({ "type": "route", "from": from, "to": to, "reason": reason }));
 }
 
-/// The events of a fact.
+/// Returns the events of a fact.
 pub(super) fn project(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
     match fact {
         Fact::Started(start) if start.refused.is_none() => started(ctx),
@@ -41,15 +42,16 @@ pub(super) fn project(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent>
     }
 }
 
-/// An event that the adapter noted. Journals of older versions also note `node:exit`, which the end of the node says.
+/// Returns an event that the adapter noted. Skips `node:exit` in journals of older versions,
+/// because the end of the node reports it.
 fn noted(note: &Value) -> Option<NativeEvent> {
     let noted = note.get("event").filter(|event| event["type"] != NODE_EXIT)?;
     Some(event(noted.clone()))
 }
 
-/// The end of a node that was entered, whatever ended it.
+/// Returns the exit event of an entered node, whatever ended it.
 fn exited(ctx: &AdapterContext<'_>, act: ActivationId, fact: &Fact) -> Option<NativeEvent> {
-    // A node that has ended already is cancelled while its route is asked for.
+    // A node that has already ended is cancelled while its route is requested.
     if matches!(fact, Fact::Cancelled { .. }) && ctx.act(act).output.is_some() {
         return None;
     }
@@ -57,7 +59,7 @@ fn exited(ctx: &AdapterContext<'_>, act: ActivationId, fact: &Fact) -> Option<Na
     Some(event(json!({ "type": NODE_EXIT, "node": ctx.node_of(act).id, "result": result })))
 }
 
-/// False for an execution whose input was refused: nothing of it happened.
+/// Returns false for an execution whose input was rejected: it has no events.
 fn was_started(ctx: &AdapterContext<'_>) -> bool {
     ctx.state.start.as_ref().is_some_and(|start| start.refused.is_none())
 }
@@ -87,7 +89,7 @@ fn told(ctx: &AdapterContext<'_>, act: ActivationId, said: &Value) -> Option<Nat
     Some(event(Value::Object(all)))
 }
 
-/// An event with its line: the type, what it is about, and what tells it from others of its type.
+/// Adds a line to an event: its type, its subject, and its distinguishing detail.
 fn event(json: Value) -> NativeEvent {
     let text = |key: &str| json.get(key).and_then(Value::as_str).unwrap_or_default();
     let (kind, node) = (text("type"), text("node"));

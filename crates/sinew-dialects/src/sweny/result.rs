@@ -34,7 +34,7 @@ impl NodeResult {
         Self { status, data, tool_calls: Vec::new(), evals: Vec::new() }
     }
 
-    /// Decodes an agent's answer: a whole result (`status`, `data`, `toolCalls`), or data.
+    /// Decodes an agent's answer: a complete result (`status`, `data`, `toolCalls`), or only data.
     pub(super) fn of_reply(reply: &Result<std::sync::Arc<TaskReply>, Fault>, work: &Work) -> Self {
         let reply = match reply {
             Ok(reply) => reply,
@@ -51,7 +51,7 @@ impl NodeResult {
         result
     }
 
-    /// A result in the form it has in results; none if it is anything else.
+    /// Decodes a result in the form of `to_json`; `None` for any other value.
     pub(super) fn of_json(value: &Value) -> Option<Self> {
         let all = value.as_object()?;
         if !all.keys().all(|key| matches!(key.as_str(), "status" | "data" | "toolCalls" | "evals")) {
@@ -71,7 +71,7 @@ impl NodeResult {
         Some(Self { status, data, tool_calls: list("toolCalls"), evals: list("evals") })
     }
 
-    /// As it stands in results.
+    /// Returns the result as JSON.
     pub(super) fn to_json(&self) -> Value {
         let mut all = Map::new();
         all.insert("status".into(), json!(self.status));
@@ -85,7 +85,8 @@ impl NodeResult {
         Value::Object(all)
     }
 
-    /// The data as later nodes see it: with the judgements by name, unless a member of the data has that name.
+    /// Returns the data for later nodes: with the judgements by name, unless a field of the data
+    /// has that name.
     fn seen(&self, only: Option<&Map<String, Value>>) -> Value {
         let mut seen = Map::new();
         if !self.evals.is_empty() {
@@ -104,7 +105,7 @@ impl NodeResult {
     }
 }
 
-/// Tool calls from what an agent said on the way: a call without a result went wrong.
+/// Returns the tool calls in an agent's events: a call without a result failed.
 fn calls(events: &[Value]) -> Vec<Value> {
     let mut calls: Vec<Value> = Vec::new();
     for event in events {
@@ -126,18 +127,19 @@ fn calls(events: &[Value]) -> Vec<Value> {
     calls
 }
 
-/// Returns the result of an ended activation; none while it is open, or if its node was never entered.
+/// Returns the result of an ended activation; `None` while it is open, or if its node was never
+/// entered.
 pub(super) fn of_act(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<NodeResult> {
     let one = ctx.act(act);
     let end = one.end?;
     if let Some(output) = &one.output {
-        // A result given at the start may be data alone.
+        // A result in the initial input may be only data.
         let given = || NodeResult::new(SUCCESS, Value::clone(&output.value));
         return Some(NodeResult::of_json(&output.value).unwrap_or_else(given));
     }
     let why = match (end, &one.fault) {
         _ if one.began_at.is_none() => return None,
-        // The budget is looked at before a node is entered.
+        // The budget is checked before a node is entered.
         (_, Some(fault)) if fault.code == STEP_BUDGET => return None,
         (_, Some(fault)) => fault.message.clone(),
         (_, None) => "cancelled".to_owned(),
@@ -145,7 +147,7 @@ pub(super) fn of_act(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<Node
     Some(NodeResult::new(FAILED, json!({ "error": why })))
 }
 
-/// The last result of every node, in the order in which nodes were first visited.
+/// Returns the last result of every node, in the order of first visits.
 pub(super) fn results<'a>(ctx: &AdapterContext<'a>) -> IndexMap<&'a str, (ActivationId, NodeResult)> {
     let mut results = IndexMap::new();
     for act in 0..ctx.state.acts.len() as ActivationId {
@@ -156,12 +158,12 @@ pub(super) fn results<'a>(ctx: &AdapterContext<'a>) -> IndexMap<&'a str, (Activa
     results
 }
 
-/// Returns the view of nodes: the input and the result of every node.
+/// Returns the data for nodes: the input and the result of every node.
 pub(super) fn context(ctx: &AdapterContext<'_>) -> Value {
     view(ctx, |_, result| result.seen(None))
 }
 
-/// Returns the view of routes: of nodes that declare their output, only the declared part.
+/// Returns the data for routes: for nodes that declare their output, only the declared part.
 pub(super) fn route_view(ctx: &AdapterContext<'_>) -> Value {
     view(ctx, |act, result| {
         let work = work(ctx, act);
@@ -177,7 +179,8 @@ fn view(ctx: &AdapterContext<'_>, seen: impl Fn(ActivationId, &NodeResult) -> Va
     Value::Object(view)
 }
 
-/// Declared members that a successful node did not give, by node, for those no route has looked at yet.
+/// Returns declared fields that a successful node did not return, by node, for results that no
+/// route has read yet.
 pub(super) fn undeclared(ctx: &AdapterContext<'_>, now: ActivationId) -> Vec<(String, Vec<String>)> {
     let routed: Vec<ActivationId> =
         (0..now).filter(|act| ctx.act(*act).replies.iter().any(|r| r.tag == TaskRequest::ROUTE)).collect();
@@ -205,7 +208,7 @@ fn work(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<Work> {
     NodeExtra::deserialize(&ctx.node_of(act).extra).ok().map(|extra| extra.work)
 }
 
-/// The result object: results by node, and the path that was taken.
+/// Returns the result object: results by node, and the path that was taken.
 pub(super) fn native(ctx: &AdapterContext<'_>) -> Value {
     let all: Map<String, Value> =
         results(ctx).into_iter().map(|(id, (_, result))| (id.to_owned(), result.to_json())).collect();
@@ -237,7 +240,7 @@ fn trace(ctx: &AdapterContext<'_>) -> Value {
     json!({ "steps": steps, "edges": edges, "sources": sources(ctx) })
 }
 
-/// Every source by its place: those of the file, and those the input brought.
+/// Returns every source by its position: those of the file, and those of the input.
 pub(super) fn sources(ctx: &AdapterContext<'_>) -> Map<String, Value> {
     let read = ctx.plan().extra.get("sources").and_then(Value::as_object);
     let mut sources = read.cloned().unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Conditions of a node as people read them afterwards: the ways that were open, and what the agent that judged them saw.
+//! Evaluated conditions of a node, with the context of the agent that judged them, for people.
 
 use serde_json::Value;
 use sinew_engine::{ActivationId, AdapterContext, BoundValue, SeenCondition, TaskRequest};
 use sinew_plan::EdgeIndex;
 
-/// Returns the conditions of the edges behind a node, of which one may have been chosen. What was judged is the input of the
-/// agent that judged.
+/// Returns the conditions of a node's out-edges, of which one may have been chosen. Their context
+/// is the input of the agent that judged them.
 pub(super) fn conditions(
     ctx: &AdapterContext<'_>,
     act: ActivationId,

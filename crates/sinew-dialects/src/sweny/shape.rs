@@ -1,40 +1,40 @@
-//! The published form of a file as one table: the checks and the JSON Schema both come from it.
+//! The published form of a file as one table, the source of the checks and of the JSON Schema.
 
 use serde_json::{Map, Value, json};
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Node, Span, did_you_mean};
 
-/// Form of a value.
+/// Shape of a value.
 pub(super) enum Shape {
-    /// A text; with `true` it must not be empty.
+    /// A string; with `true` it must not be empty.
     Text(bool),
-    /// One of these texts.
+    /// One of these strings.
     Word(&'static [&'static str]),
     /// True or false.
     Bool,
-    /// A whole number, at least this.
+    /// An integer of at least this value.
     Whole(u64),
-    /// Anything.
+    /// Any value.
     Any,
     /// Any object.
     Free,
-    /// A list with at least so many elements.
+    /// A list with at least this number of elements.
     List(usize, &'static Shape),
     /// An object whose values have this shape.
     Map(&'static Shape),
-    /// An object with these members and no others.
+    /// An object with these fields and no others.
     Strict(&'static [Member]),
-    /// An object with these members; others are ignored.
+    /// An object with these fields; others are ignored.
     Open(&'static [Member]),
-    /// A text, a file or a URL.
+    /// Inline text, a file or a URL.
     Source,
-    /// Sources of a node: a list, or a list that replaces what it would inherit.
+    /// Sources of a node: a list, or a list that replaces the inherited ones.
     Sources,
-    /// Preamble of a retry: a text, `{auto: true}` or `{reflect: text}`.
+    /// Preamble of a retry: a string, `{auto: true}` or `{reflect: text}`.
     Hint,
 }
 
-/// A member of an object.
+/// A field of an object.
 pub(super) struct Member {
     key: &'static str,
     required: bool,
@@ -49,7 +49,7 @@ const fn may(key: &'static str, shape: Shape) -> Member {
     Member { key, required: false, shape }
 }
 
-/// Kinds of work a workflow may say it does; nothing depends on it.
+/// Declared kinds of workflows; without any effect.
 const TYPES: &[&str] = &["pr_review", "e2e_test", "content_generation", "monitor", "data_sync", "generic"];
 
 const TOOL_NAMES: Shape = Shape::List(1, &Shape::Text(true));
@@ -130,7 +130,8 @@ const INPUT: Shape = Shape::Strict(&[
     may("enum", Shape::List(1, &Shape::Any)),
 ]);
 
-/// A whole file. Other members at the top (author, tags, version, …) are the marketplace's and ignored.
+/// A whole file. Other top-level fields (author, tags, version, …) belong to the marketplace and
+/// are ignored.
 pub(super) static WORKFLOW: Shape = Shape::Open(&[
     must("id", Shape::Text(true)),
     must("name", Shape::Text(true)),
@@ -160,7 +161,7 @@ pub(super) static WORKFLOW: Shape = Shape::Open(&[
     may("workflow_type", Shape::Word(TYPES)),
 ]);
 
-/// Checks a value; everything that is wrong with it is reported as `path: what`.
+/// Checks a value and reports all errors as `path: what`.
 pub(super) fn check(shape: &Shape, node: &Node, path: &str, found: &mut Vec<Diagnostic>) {
     let mut report = |span: Span, text: String| found.push(error(span, path, &text));
     let wrong = |want: &str| format!("Expected {want}, received {}", type_name(node));
@@ -264,7 +265,7 @@ fn object(members: &[Member], strict: bool, node: &Node, path: &str, found: &mut
     }
 }
 
-/// A source is a text or an object with one tag; what the tag names is read later.
+/// Checks a source: a string or an object with one tag; the reference in the tag is read later.
 fn source(node: &Node, path: &str, found: &mut Vec<Diagnostic>) {
     let invalid = |code: &str, text: &str| {
         let message = if path.is_empty() { text.to_owned() } else { format!("{path}: {text}") };
@@ -299,7 +300,7 @@ fn source(node: &Node, path: &str, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// A finding about the form of a file.
+/// Returns a finding about the form of a file.
 pub(super) fn error(span: Span, path: &str, text: &str) -> Diagnostic {
     let message = if path.is_empty() { text.to_owned() } else { format!("{path}: {text}") };
     Diagnostic::error(code::SWENY_WORKFLOW_WRONG_FORM.as_str(), message).at(span).sub_code("SCHEMA")
@@ -309,7 +310,7 @@ fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// A whole number, also when it was written as `3.0`.
+/// Returns an integer, also when written as `3.0`.
 #[expect(clippy::cast_sign_loss, reason = "checked not to be negative")]
 fn whole(node: &Node) -> Option<u64> {
     node.as_u64()
@@ -323,7 +324,7 @@ fn type_name(node: &Node) -> &'static str {
     }
 }
 
-/// The same as JSON Schema.
+/// Returns the shape as JSON Schema.
 pub(super) fn json_schema(shape: &Shape) -> Value {
     match shape {
         Shape::Text(true) => json!({ "type": "string", "minLength": 1 }),

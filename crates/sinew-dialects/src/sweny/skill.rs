@@ -1,4 +1,4 @@
-//! Skills: those of the file, those found beside it, and those every agent is expected to know.
+//! Skills: defined in the file, found next to it, or known to every agent.
 
 use sinew_protocol::code;
 use std::collections::BTreeSet;
@@ -9,15 +9,16 @@ use sinew_source::{Diagnostic, Limits, LoadOptions, Node};
 
 use super::model::{Skill, Workflow};
 
-/// Skills the format names; their tools are the agents' own.
+/// Skills named by the format; agents provide their tools.
 pub(super) const WELL_KNOWN: &[&str] =
     &["github", "linear", "slack", "sentry", "datadog", "betterstack", "notification", "supabase"];
-/// Where a skill is looked for that the file does not define, first come first served.
+/// Folders to search for a skill that the file does not define, in order of precedence.
 const FOLDERS: &[&str] = &[".sweny/skills", ".claude/skills", ".agents/skills", ".gemini/skills"];
-/// Folder of the skills that the caller provides. They win over skills of the file: the caller knows its own tools.
+/// Folder of the caller's skills. They take precedence over skills of the file: the caller knows
+/// its own tools.
 pub(super) const CALLER_FOLDER: &str = "caller:skills";
 
-/// Every skill that nodes list, by id, with the ids nothing is known of.
+/// Returns every skill that nodes list, by id, and the unknown ids.
 pub(super) fn collect(
     workflow: &Workflow,
     root: &Node,
@@ -59,8 +60,8 @@ pub(super) fn collect(
     skills
 }
 
-/// Configuration that skills in use need and the caller does not have, one line each. Whether a variable is set is
-/// asked like a file named `env:NAME`; its value never enters the plan.
+/// Returns the configuration that used skills need and the caller lacks, one line each. A variable
+/// is looked up like a file named `env:NAME`; its value never becomes part of the plan.
 pub(super) fn missing_config(
     skills: &IndexMap<String, Skill>,
     read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
@@ -78,7 +79,8 @@ pub(super) fn missing_config(
     missing
 }
 
-/// Returns a skill from the first of these folders that has it: `skill.json` in the published form, or `SKILL.md`.
+/// Returns a skill from the first of these folders that contains it: `skill.json` in the published
+/// form, or `SKILL.md`.
 fn discover(id: &str, folders: &[&str], read: &dyn Fn(&str) -> Result<Vec<u8>, String>) -> Option<Skill> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
     if id.starts_with('.') || !id.chars().all(plain) {
@@ -92,7 +94,7 @@ fn discover(id: &str, folders: &[&str], read: &dyn Fn(&str) -> Result<Vec<u8>, S
     })
 }
 
-/// `SKILL.md`: YAML between two lines of `---`, then the instruction.
+/// Parses `SKILL.md`: YAML between two lines of `---`, then the instruction.
 fn markdown(id: &str, bytes: &[u8]) -> Option<Skill> {
     let text = str::from_utf8(bytes).ok()?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");

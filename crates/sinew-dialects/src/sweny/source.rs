@@ -1,4 +1,4 @@
-//! Texts, files and URLs that a workflow refers to: read once, before anything runs.
+//! Inline text, files and URLs in a workflow, read once before execution.
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;
@@ -43,11 +43,11 @@ impl Source {
     }
 }
 
-/// Reads sources and remembers each.
+/// Reader of sources, which records each.
 pub(super) struct Reader<'a> {
     read: &'a dyn Fn(&str) -> Result<Vec<u8>, String>,
     cache: BTreeMap<String, Result<String, String>>,
-    /// Records of the sources, by their place in the workflow.
+    /// Records of the sources, by their position in the workflow.
     pub(super) records: Map<String, Value>,
     pub(super) found: Vec<Diagnostic>,
 }
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
         Self { read, cache: BTreeMap::new(), records: Map::new(), found: Vec::new() }
     }
 
-    /// The text of a source that stands at a place.
+    /// Returns the text of the source at a position.
     pub(super) fn text(&mut self, source: &Source, place: &str, span: Span) -> String {
         self.read(source, place, Some(span))
     }
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// All texts of a list.
+    /// Returns all texts of a list.
     pub(super) fn texts(
         &mut self,
         sources: &[Source],
@@ -107,11 +107,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Where a source of the input came from, once its text was read.
+/// Field with the origin of an input source whose text was read.
 const ORIGIN: &str = "readFrom";
 
-/// Reads the files and URLs among the sources of an input. Their texts take their place, with a note of where they came
-/// from; everything else stays as it is, to be judged when the execution starts.
+/// Reads the files and URLs among the sources of an input and replaces them by their text and
+/// origin. Everything else is unchanged and is checked when the execution starts.
 pub(super) fn read_input(
     mut input: Value,
     read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
@@ -145,7 +145,7 @@ pub(super) fn origin(source: &Value) -> Option<Source> {
     serde_json::from_value(source.get(ORIGIN).unwrap_or(source).clone()).ok()
 }
 
-/// Runtime input may bring texts, but nothing that would have to be read.
+/// Returns an inline text. Runtime input must not contain sources that have to be read.
 pub(super) fn inline(source: &Value) -> Option<String> {
     let source: Source = serde_json::from_value(source.clone()).ok()?;
     let (kind, text) = source.named();
@@ -175,7 +175,8 @@ fn decode(bytes: Vec<u8>) -> Result<String, String> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// The dialect's code for a read that failed. The reader says why in one sentence; a code in front of it is taken as is.
+/// Returns the dialect's code for a failed read. The reader returns the reason in one sentence; a
+/// code at its start is used unchanged.
 fn code(kind: Kind, why: &str) -> &str {
     let lower = why.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));

@@ -1,4 +1,4 @@
-//! Every case of the dialect, and what the cases do not say.
+//! All cases of the dialect, and rules that the cases do not cover.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::{Dialect, Lowered};
 mod endings;
 mod sources;
 
-/// Answers of a case, handed out in turn; the last one repeats.
+/// Answers of a case, used in order; the last one repeats.
 #[derive(Default)]
 struct Turns(BTreeMap<String, usize>);
 
@@ -43,7 +43,7 @@ fn perform(result: &Value, skills: &Value) -> (Value, Vec<Value>) {
         events.push(json!({ "type": "tool:call", "tool": tool, "input": input }));
         let tools = skills.as_object().into_iter().flat_map(|skills| skills.values());
         let mut tools = tools.filter_map(|skill| skill["tools"].as_array()).flatten();
-        // A call of an unknown tool gets an error, as from a tool that fails.
+        // A call of an unknown tool returns an error, as a failing tool does.
         let known = tools.find(|known| known["name"] == tool).cloned();
         let known = known.unwrap_or_else(|| json!({ "throw": format!("unknown tool {tool}") }));
         if let Some(error) = known.get("throw") {
@@ -119,7 +119,7 @@ fn asked<'a>(bench: &'a Bench, tag: &'a str) -> impl Iterator<Item = (&'a str, &
     bench.asked.iter().filter(move |(_, ask)| ask.tag == tag).map(|(node, ask)| (node.as_str(), &**ask))
 }
 
-/// Returns the form of a request in cases: node, tools by name, and the forwarded settings.
+/// Returns a request in the form of the cases: node, tools by name, and the forwarded settings.
 fn run_call(ask: &TaskRequest) -> Value {
     let mut call = ask.context.clone();
     let names: Vec<Value> =
@@ -131,7 +131,8 @@ fn run_call(ask: &TaskRequest) -> Value {
     call
 }
 
-/// A run that is cancelled before it starts: the command is refused, and nothing happens.
+/// An execution that is cancelled before it starts: the command is rejected, and there are no
+/// events.
 fn aborted(case: &Value, wrong: &mut Wrong) {
     let mut bench = Bench::new(lower_case(case).expect("it lowers").plan, Sweny.adapter());
     let mut stub = |_: &str, _: &TaskRequest| unreachable!("nobody is asked");
@@ -206,7 +207,7 @@ fn recorded_checks_of_files() {
             .flatten()
             .map(|error| without(error, |key| !matches!(key, "code" | "message")))
             .collect();
-        // Of an error that is wanted by its code alone, the words are free.
+        // The message of an error that is expected only by its code is not compared.
         let seen = found.items.iter().enumerate().map(|(n, item)| {
             let worded = want.get(n).is_none_or(|want| want.get("message").is_some());
             let all = json!({ "code": item.sub_code, "message": item.message });
@@ -241,7 +242,7 @@ fn recorded_inputs() {
     });
 }
 
-/// A workflow of nodes with these members, and edges `a>b`, `a>b?when`, `a>b*times`.
+/// Returns a workflow of nodes with these fields, and edges `a>b`, `a>b?when`, `a>b*times`.
 fn workflow(nodes: &Value, edges: &str) -> Value {
     let nodes: serde_json::Map<String, Value> = nodes
         .as_object()
@@ -420,7 +421,7 @@ fn values_match_as_the_format_says() {
     }
 }
 
-/// The caller's skill wins over that of the file, and that over one beside the file.
+/// The caller's skill takes precedence over that of the file, and that over one next to the file.
 #[test]
 fn skills_of_the_caller_win() {
     let mut file = workflow(&json!({ "a": { "skills": ["s", "t"] } }), "");

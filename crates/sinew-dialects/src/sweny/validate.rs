@@ -1,4 +1,4 @@
-//! Rules that the form cannot express: rules between members, and of the graph.
+//! Rules that the form cannot express: rules between fields, and rules of the graph.
 
 use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,14 +11,14 @@ use super::shape::{self, error};
 use crate::chain::path_text;
 use crate::pattern::MatchPattern;
 
-/// Key of the run's input in the context of nodes, so no node may have it as its id.
+/// Key of the execution's input in the context of nodes, so no node may have this id.
 pub(super) const INPUT: &str = "input";
-/// Where older files say `eval`.
+/// Message for the old name of `eval`.
 const LEGACY: &str = "uses the legacy 'verify:' field. It was renamed to 'eval:' in @sweny-ai/core v0.2.0 with a \
     different shape (named evaluators with kind: value | function | judge). Migration guide: \
     https://spec.sweny.ai/nodes/#eval";
 
-/// Checks the form of a file. Without findings it can be read into a [`Workflow`].
+/// Checks the form of a file. Without findings, it can be parsed into a [`Workflow`].
 pub(super) fn form(root: &Node) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (id, node) in nodes(root) {
@@ -72,7 +72,7 @@ fn lacks(node: &Node, keys: &[&str]) -> bool {
     node.as_object().is_some() && keys.iter().all(|key| node.get(key).is_none())
 }
 
-/// Exactly one test for each path, and patterns that compile.
+/// Checks that each path has exactly one test, and that patterns compile.
 fn tests(place: &str, rule: Option<&Node>, found: &mut Vec<Diagnostic>) {
     let checks = rule.and_then(|rule| rule.get("output_matches")).and_then(Node::as_array);
     for (n, check) in checks.into_iter().flatten().enumerate() {
@@ -129,14 +129,14 @@ fn evaluator(node: &Node, place: &str, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Defects of a workflow's graph.
+/// Errors of a workflow's graph.
 pub(super) struct GraphFindings {
-    /// True if no plan can be made of it; otherwise it could run, although it should not.
+    /// True if no plan can be made; otherwise the graph is invalid but could run.
     pub(super) fatal: bool,
     pub(super) items: Vec<Diagnostic>,
 }
 
-/// Checks the graph and what is in it.
+/// Checks the graph and its contents.
 pub(super) fn graph(workflow: &Workflow, root: &Node) -> GraphFindings {
     let members = root.get("nodes").and_then(Node::as_object).unwrap_or_default();
     let ids = members.iter().rev().map(|member| (member.key.as_str(), member.key_span)).collect();
@@ -166,7 +166,7 @@ impl IdSpans<'_> {
         self.end(n, "")
     }
 
-    /// One end of an edge; the whole edge where it has no such member.
+    /// Returns the span of one end of an edge, or of the whole edge if the field is missing.
     fn end(&self, n: usize, key: &str) -> Span {
         let edges = self.root.get("edges").and_then(Node::as_array);
         let edge = edges.and_then(|edges| edges.get(n));
@@ -268,7 +268,7 @@ impl GraphChecker<'_> {
         }
     }
 
-    /// Without the edges that are bounded, nothing may lead back to where it came from.
+    /// Checks that every cycle contains a bounded edge.
     fn cycles(&mut self) {
         let mut next: BTreeMap<&str, Vec<(&str, usize)>> = BTreeMap::new();
         for (n, edge) in self.workflow.edges.iter().enumerate() {
@@ -278,7 +278,7 @@ impl GraphChecker<'_> {
         }
         let mut done: BTreeSet<&str> = BTreeSet::new();
         for start in self.workflow.nodes.keys() {
-            // The path from the start, with how many edges of each node were looked at.
+            // The path from the start, with the number of visited edges of each node.
             let mut path: Vec<(&str, usize)> = vec![(start, 0)];
             let mut on_path: BTreeMap<&str, usize> = BTreeMap::from([(start.as_str(), 0)]);
             while let Some((id, looked)) = path.last_mut() {

@@ -1,4 +1,4 @@
-//! The value of an expression.
+//! Evaluation of expressions.
 
 use std::cmp::Ordering;
 
@@ -9,13 +9,13 @@ use crate::js;
 
 /// Values that an expression may refer to.
 pub(in super::super) trait ScriptScope {
-    /// The value of a name (`input`, `$trigger`, …).
+    /// Returns the value of a name (`input`, `$trigger`, …).
     fn name(&self, name: &str) -> Option<Value>;
-    /// Returns the value that a node left, by id or label.
+    /// Returns the output value of a node, by id or label.
     fn node(&self, name: &str) -> Option<Value>;
 }
 
-/// Works out an expression; `undefined` is null.
+/// Evaluates an expression; `undefined` is null.
 pub(in super::super) fn evaluate(expr: &ScriptExpression, scope: &dyn ScriptScope) -> Result<Value> {
     ScriptEvaluation { scope, locals: Vec::new(), steps: 0 }.value(expr)
 }
@@ -80,7 +80,7 @@ impl ScriptEvaluation<'_> {
         let Some(value) = local.or_else(|| self.scope.name(name)) else {
             return refuse(format!("{name} is not defined"));
         };
-        // Copying a large value over and over is what would hurt.
+        // Repeated copies of a large value must count.
         self.steps = self.steps.saturating_add(weight(&value));
         Ok(value)
     }
@@ -156,7 +156,7 @@ impl ScriptEvaluation<'_> {
         arguments.iter().map(|argument| self.value(argument)).collect()
     }
 
-    /// The value of a function's body with these arguments.
+    /// Returns the value of a function's body with these arguments.
     pub(super) fn apply(
         &mut self,
         names: &[String],
@@ -186,7 +186,7 @@ fn weight(value: &Value) -> u32 {
     }
 }
 
-/// A text, if it is not too long.
+/// Returns a string, unless it is too long.
 pub(super) fn text(text: String) -> Result<Value> {
     if text.len() > MAX_EXPRESSION_ITEMS {
         refuse("a text becomes too long")
@@ -195,7 +195,7 @@ pub(super) fn text(text: String) -> Result<Value> {
     }
 }
 
-/// Whole numbers stay whole; what is not a number is null.
+/// Converts a number to JSON: integers stay integers; NaN becomes null.
 pub(super) fn number(float: f64) -> Value {
     if float.fract() == 0.0 && float.abs() < 9e15 {
         return json!(float as i64);

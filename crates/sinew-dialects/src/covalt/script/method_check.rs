@@ -1,4 +1,5 @@
-//! Methods, functions and names of an expression that do not exist, so that the expression has no value.
+//! Methods, functions and names in an expression that do not exist, so that the expression has no
+//! value.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,7 @@ use serde_json::Value;
 
 use super::ScriptExpression;
 
-/// Methods of texts, lists, numbers and objects.
+/// Methods of strings, lists, numbers and objects.
 pub(in super::super) const METHODS: [&str; 36] = [
     "toUpperCase",
     "toLowerCase",
@@ -45,7 +46,7 @@ pub(in super::super) const METHODS: [&str; 36] = [
     "toFixed",
     "hasOwnProperty",
 ];
-/// Functions by the object that they belong to; those of no object first.
+/// Functions by the object that they belong to; functions without an object first.
 const FUNCTIONS: [(&str, &[&str]); 6] = [
     ("", &["String", "Number", "parseFloat", "parseInt", "Boolean"]),
     ("JSON", &["stringify", "parse"]),
@@ -59,17 +60,17 @@ const NAMES: [&str; 4] = ["input", "$input", "trigger", "$trigger"];
 /// The function that reads the output of a node.
 const NODE_OUTPUT: &str = "$";
 
-/// A word of an expression that does not exist.
+/// An identifier in an expression that does not exist.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) enum UnknownIdentifier<'e> {
-    /// A method or function, and those that there are.
+    /// A method or function, and the existing ones.
     Method(&'e str, Vec<&'static str>),
     /// The name of a value.
     Name(&'e str, Vec<&'static str>),
 }
 
 impl ScriptExpression {
-    /// Words that do not exist, each once.
+    /// Returns the unknown identifiers, each once.
     pub(in super::super) fn unknown_words(&self) -> BTreeSet<UnknownIdentifier<'_>> {
         let (mut found, mut locals) = (BTreeSet::new(), BTreeSet::new());
         self.walk(&mut |part| {
@@ -160,7 +161,7 @@ mod tests {
         }
     }
 
-    /// The list and the methods themselves stand in two files.
+    /// The list and the methods themselves are in two files.
     #[test]
     fn every_method_of_the_list_exists() {
         let owners = ["'a'", "[1, 2]", "1.5", "{ a: 1 }"];

@@ -1,4 +1,4 @@
-//! Members and methods of values, and the few globals.
+//! Fields and methods of values, and the few globals.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use super::evaluate::{ScriptEvaluation, number, text, to_number};
 use super::{ExpressionFailure, MAX_EXPRESSION_ITEMS, Result, ScriptExpression, refuse};
 use crate::js;
 
-/// `owner[key]`; what is not there is null.
+/// Returns `owner[key]`; a missing value is null.
 pub(super) fn member(owner: &Value, key: &Value) -> Value {
     match (owner, key) {
         (Value::Object(members), key) => members.get(&js::string(key)).cloned().unwrap_or_default(),
@@ -26,14 +26,14 @@ fn index(key: &Value) -> Option<usize> {
     key.as_u64().and_then(|at| usize::try_from(at).ok()).or_else(|| key.as_str()?.parse().ok())
 }
 
-/// A position as `slice` counts: from the end if negative.
+/// Returns an index as in `slice`: from the end if negative.
 fn position(value: Option<&Value>, length: usize, default: usize) -> usize {
     let Some(value) = value.filter(|value| !value.is_null()) else { return default };
     let at = to_number(value);
     whole(if at < 0.0 { length as f64 + at } else { at }, length)
 }
 
-/// A count between nothing and the most there may be.
+/// Clamps a count to `0..=most`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -43,12 +43,12 @@ fn whole(count: f64, most: usize) -> usize {
     count.clamp(0.0, most as f64) as usize
 }
 
-/// A position as scripts see it, -1 for none.
+/// Returns an index for scripts, -1 for `None`.
 fn place(at: Option<usize>) -> Value {
     at.map_or_else(|| json!(-1), |at| json!(at))
 }
 
-/// A function of no owner, or of `JSON`, `Math`, `Object`, `Array`, `Number`.
+/// Calls a global function, or one of `JSON`, `Math`, `Object`, `Array`, `Number`.
 pub(super) fn global(owner: &str, name: &str, arguments: &[Value]) -> Result<Value> {
     let first = arguments.first().unwrap_or(&Value::Null);
     let all = || arguments.iter().map(to_number);
@@ -91,7 +91,7 @@ pub(super) fn global(owner: &str, name: &str, arguments: &[Value]) -> Result<Val
     })
 }
 
-/// A method without a function among its arguments.
+/// Calls a method without a function among its arguments.
 pub(super) fn method(owner: Value, name: &str, arguments: &[Value]) -> Result<Value> {
     match owner {
         Value::String(own) => of_text(&own, name, arguments),
@@ -246,7 +246,7 @@ fn list(items: Vec<Value>) -> Result<Value> {
     }
 }
 
-/// A method of a list whose first argument is a function.
+/// Calls a list method whose first argument is a function.
 pub(super) fn with_function(
     run: &mut ScriptEvaluation<'_>,
     items: Vec<Value>,
@@ -315,7 +315,7 @@ pub(super) fn with_function(
     }
 }
 
-/// A merge sort: the author's function may raise, and need not be consistent.
+/// Sorts by merging: the author's function may raise and may be inconsistent.
 fn sort(items: Vec<Value>, mut order: impl FnMut(&Value, &Value) -> Result<Ordering>) -> Result<Value> {
     let mut runs: Vec<Vec<Value>> = items.into_iter().map(|item| vec![item]).collect();
     while runs.len() > 1 {

@@ -1,7 +1,8 @@
-//! The expression language: a small, pure part of JavaScript.
+//! The expression language: a small, pure subset of JavaScript.
 //!
-//! Member access, calls of text and list methods, arrow functions, ternary, arithmetic, comparison, logic, lists and
-//! objects. No assignment, no loops, no `new`, no patterns. Steps, depth and sizes are limited.
+//! It has member access, calls of string and list methods, arrow functions, ternary, arithmetic,
+//! comparison, logic, lists and objects. It has no assignment, loops, `new` or patterns. Steps,
+//! depth and sizes are limited.
 
 mod evaluate;
 mod method_check;
@@ -13,16 +14,16 @@ pub(super) use evaluate::{ScriptScope, evaluate};
 pub(super) use method_check::UnknownIdentifier;
 pub(super) use parse::parse;
 
-/// Longest expression, in bytes.
+/// Maximum length of an expression, in bytes.
 const MAX_EXPRESSION_BYTES: usize = 16 << 10;
-/// Deepest nesting of an expression.
+/// Maximum nesting of an expression.
 const MAX_EXPRESSION_DEPTH: u32 = 48;
-/// Steps of one evaluation; copying values takes some, too.
+/// Maximum steps of one evaluation; copies of values also count.
 const STEPS: u32 = 2_000_000;
-/// Longest text and longest list an evaluation may make.
+/// Maximum length of a string or list that an evaluation creates.
 const MAX_EXPRESSION_ITEMS: usize = 1 << 20;
 
-/// Why an expression cannot be read or has no value.
+/// The reason why an expression cannot be parsed or has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct ExpressionFailure(pub(super) String);
@@ -50,7 +51,7 @@ pub(super) enum ScriptExpression {
 }
 
 impl ScriptExpression {
-    /// The names in `$('…')`, as far as they are written out.
+    /// Returns the names in `$('…')` that are literals.
     pub(super) fn references(&self) -> Vec<&str> {
         let mut found = Vec::new();
         self.walk(&mut |expr| {

@@ -1,11 +1,11 @@
-//! Tokens into an expression, by precedence.
+//! Parser of expressions, by precedence.
 
 use serde_json::Value;
 
 use super::token::{ScriptToken, tokens};
 use super::{MAX_EXPRESSION_BYTES, MAX_EXPRESSION_DEPTH, Result, ScriptExpression, refuse};
 
-/// Operators by binding, loosest first.
+/// Operators by precedence, lowest first.
 const LEVELS: [&[&str]; 7] = [
     &["??"],
     &["||"],
@@ -16,7 +16,7 @@ const LEVELS: [&[&str]; 7] = [
     &["*", "/", "%"],
 ];
 
-/// Reads one expression.
+/// Parses one expression.
 pub(in super::super) fn parse(text: &str) -> Result<ScriptExpression> {
     if text.len() > MAX_EXPRESSION_BYTES {
         return refuse(format!("an expression is longer than {MAX_EXPRESSION_BYTES} bytes"));

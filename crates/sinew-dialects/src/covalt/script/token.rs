@@ -1,4 +1,4 @@
-//! Text into tokens.
+//! Tokenizer of expressions.
 
 use serde_json::{Number, Value, json};
 
@@ -12,7 +12,7 @@ pub(super) enum ScriptToken {
     Sign(&'static str),
 }
 
-/// Longer signs first.
+/// Operators and punctuation; longer ones first.
 const SIGNS: [&str; 32] = [
     "===", "!==", "==", "!=", ">=", "<=", "=>", "&&", "||", "??", "?.", "**", "(", ")", "[", "]", "{", "}",
     ".", ",", "?", ":", "+", "-", "*", "/", "%", "!", ">", "<", "$", ";",

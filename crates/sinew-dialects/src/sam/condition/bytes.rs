@@ -1,7 +1,8 @@
-//! Bytes of a condition: their text, their methods and the codecs between them and texts.
+//! Bytes in a condition: their representation, methods, and codecs between bytes and strings.
 //!
-//! Most methods of bytes are those of texts on ASCII. For these, bytes become a text in which each byte beyond ASCII is a
-//! character of a private area, which has no case, no class and no blanks.
+//! Most methods of bytes are string methods on ASCII. For these, bytes are converted to a string in
+//! which each byte beyond ASCII is a character of a private area, which has no case, no class and
+//! is not blank.
 
 use std::borrow::Cow;
 
@@ -14,10 +15,11 @@ use super::methods::{small_count, text};
 use super::operand::{Evaluated, EvaluationFuel, MAX_TEXT_BYTES, Operand, check_size};
 use super::text_methods::text_method;
 
-/// First character of the area that stands for bytes beyond ASCII.
+/// First character of the area that represents bytes beyond ASCII.
 const PRIVATE_AREA: u32 = 0xE000;
 
-/// The bytes as a text of ASCII and private characters. `by_lines` hides ends of lines that bytes do not have.
+/// Converts bytes to a string of ASCII and private characters. `by_lines` hides line ends that
+/// bytes do not have.
 pub(super) fn veiled(bytes: &[u8], by_lines: bool) -> String {
     let is_hidden = |byte: u8| !byte.is_ascii() || (by_lines && matches!(byte, 0x0b | 0x0c | 0x1c..=0x1e));
     let veil = |byte: u8| {
@@ -27,13 +29,13 @@ pub(super) fn veiled(bytes: &[u8], by_lines: bool) -> String {
     bytes.iter().map(|byte| veil(*byte)).collect()
 }
 
-/// The bytes that a text of [`veiled`] stands for.
+/// Converts a string of [`veiled`] back to bytes.
 pub(super) fn unveiled(text: &str) -> Vec<u8> {
     let byte = |c: char| u32::from(c).checked_sub(PRIVATE_AREA).unwrap_or(u32::from(c)) as u8;
     text.chars().map(byte).collect()
 }
 
-/// Bytes as Python's `repr()` shows them: `b'…'`.
+/// Formats bytes as Python's `repr()`: `b'…'`.
 pub(super) fn bytes_repr(bytes: &[u8]) -> String {
     let quote = if bytes.contains(&b'\'') && !bytes.contains(&b'"') { '"' } else { '\'' };
     let mut out = format!("b{quote}");
@@ -52,7 +54,7 @@ pub(super) fn bytes_repr(bytes: &[u8]) -> String {
     out
 }
 
-/// Methods of bytes; none for another method, or for other arguments.
+/// Calls a method of bytes; `None` for any other method or arguments.
 pub(super) fn bytes_method<'a>(
     on: &[u8],
     method: ConditionMethod,
@@ -68,7 +70,7 @@ pub(super) fn bytes_method<'a>(
         (ConditionMethod::Translate, [table, delete @ ..]) => {
             return translate(on, table, delete, fuel).map(Some);
         }
-        // Texts alone have these.
+        // Only strings have these.
         (
             ConditionMethod::IsNumeric
             | ConditionMethod::IsDecimal
@@ -94,7 +96,7 @@ pub(super) fn bytes_method<'a>(
     Ok(found.map(as_bytes))
 }
 
-/// An argument of a method of bytes for the method of texts that does its work.
+/// Converts an argument of a bytes method for the corresponding string method.
 fn argument<'a>(
     arg: &Operand<'a>,
     at: usize,
@@ -128,7 +130,7 @@ fn argument<'a>(
     }
 }
 
-/// The result of a method of texts, as the method of bytes gives it.
+/// Converts the result of a string method for the bytes method.
 fn as_bytes(found: Operand<'_>) -> Operand<'_> {
     match found {
         Operand::Text(text) => Operand::Bytes(Cow::Owned(unveiled(&text))),
@@ -139,7 +141,7 @@ fn as_bytes(found: Operand<'_>) -> Operand<'_> {
     }
 }
 
-/// A number as a byte.
+/// Converts a number to a byte.
 pub(super) fn byte_of(value: &Operand<'_>) -> Evaluated<u8> {
     let byte = match value {
         Operand::Int(int) => int.to_u8(),
@@ -149,14 +151,14 @@ pub(super) fn byte_of(value: &Operand<'_>) -> Evaluated<u8> {
     byte.ok_or_else(|| "ValueError: byte must be in range(0, 256)".to_owned())
 }
 
-/// `encode` of a text: encoding and treatment of characters that it does not have.
+/// Implements `encode` of a string: encoding and treatment of characters that it does not support.
 pub(super) fn encode<'a>(
     on: &str,
     args: &[Operand<'a>],
     fuel: &mut EvaluationFuel,
 ) -> Evaluated<Operand<'a>> {
     let (codec, errors) = codec_arguments(args)?;
-    // The widest form has four bytes for each character, and a mark before them.
+    // The widest encoding has four bytes per character, and a byte order mark.
     fuel.pay_copy(on.len().saturating_mul(4) + 4)?;
     let mut bytes = Vec::new();
     codec.start(&mut bytes);
@@ -188,7 +190,7 @@ pub(super) fn encode<'a>(
     Ok(Operand::Bytes(Cow::Owned(bytes)))
 }
 
-/// `decode` of bytes, and `str(bytes, encoding, errors)`.
+/// Implements `decode` of bytes, and `str(bytes, encoding, errors)`.
 pub(super) fn decode<'a>(
     on: &[u8],
     args: &[Operand<'a>],
@@ -223,7 +225,7 @@ fn unknown_errors(name: &str) -> String {
     format!("LookupError: unknown error handler name '{name}'")
 }
 
-/// Encoding and treatment of errors, both optional.
+/// Returns encoding and error handling, both optional.
 fn codec_arguments<'o>(args: &'o [Operand<'_>]) -> Evaluated<(TextCodec, &'o str)> {
     let word = |at: usize, otherwise: &'static str| match args.get(at) {
         None => Ok(otherwise),
@@ -238,7 +240,7 @@ fn codec_arguments<'o>(args: &'o [Operand<'_>]) -> Evaluated<(TextCodec, &'o str
     Ok((codec, errors))
 }
 
-/// `hex(sep, bytes_per_sep)`.
+/// Implements `hex(sep, bytes_per_sep)`.
 fn hex_text<'a>(on: &[u8], args: &[Operand<'a>], fuel: &mut EvaluationFuel) -> Evaluated<Operand<'a>> {
     fuel.pay_copy(on.len().saturating_mul(3))?;
     let Some(separator) = args.first() else { return Ok(text(hex::encode(on))) };
@@ -276,7 +278,7 @@ fn hex_text<'a>(on: &[u8], args: &[Operand<'a>], fuel: &mut EvaluationFuel) -> E
     Ok(text(out))
 }
 
-/// `fromhex`: pairs of digits with blanks between them.
+/// Implements `fromhex`: pairs of digits separated by blanks.
 fn from_hex<'a>(digits: &str, fuel: &mut EvaluationFuel) -> Evaluated<Operand<'a>> {
     fuel.pay_copy(digits.len())?;
     let pairs: Vec<&str> = digits.split_ascii_whitespace().collect();
@@ -288,7 +290,7 @@ fn from_hex<'a>(digits: &str, fuel: &mut EvaluationFuel) -> Evaluated<Operand<'a
     Ok(Operand::Bytes(Cow::Owned(bytes)))
 }
 
-/// `translate(table, delete)`: a table of 256 bytes, or none.
+/// Implements `translate(table, delete)`: a table of 256 bytes, or none.
 fn translate<'a>(
     on: &[u8],
     table: &Operand<'a>,
@@ -317,7 +319,7 @@ fn translate<'a>(
     Ok(Operand::Bytes(Cow::Owned(changed.collect())))
 }
 
-/// `int.to_bytes(length, byteorder, signed)`.
+/// Implements `int.to_bytes(length, byteorder, signed)`.
 pub(super) fn int_to_bytes<'a>(
     int: &BigInt,
     args: &[Operand<'a>],
@@ -346,12 +348,12 @@ pub(super) fn int_to_bytes<'a>(
     Ok(Operand::Bytes(Cow::Owned(bytes)))
 }
 
-/// `int.from_bytes(bytes, byteorder, signed)`.
+/// Implements `int.from_bytes(bytes, byteorder, signed)`.
 pub(super) fn int_from_bytes<'a>(args: &[Operand<'a>], fuel: &mut EvaluationFuel) -> Evaluated<Operand<'a>> {
     let Some(Operand::Bytes(bytes)) = args.first() else {
         return Err("TypeError: cannot convert to bytes".to_owned());
     };
-    // The largest integer that an operation may make.
+    // The largest integer that an operation may create.
     check_size(bytes.len(), super::operand::MAX_INTEGER_BITS as usize / 8, "integer")?;
     fuel.pay_copy(bytes.len())?;
     let (is_little, is_signed) = (is_little_endian(args.get(1))?, args.get(2).is_some_and(Operand::truth));

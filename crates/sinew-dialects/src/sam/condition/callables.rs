@@ -8,14 +8,14 @@ pub(super) enum ConditionFunction {
     Int,
     Float,
     Str,
-    /// A number from 0 to just below 1.
+    /// A number in the range `0.0..1.0`.
     Rand,
-    /// A whole number from 0 to just below another.
+    /// An integer in the range `0..n`.
     RandInt,
 }
 
 impl ConditionFunction {
-    /// The name, as conditions write it.
+    /// Returns the name in conditions.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Int => "int",
@@ -47,7 +47,7 @@ macro_rules! methods {
         pub(super) enum ConditionMethod { $($method),+ }
 
         impl ConditionMethod {
-            /// The name, as conditions write it.
+            /// Returns the name in conditions.
             pub(super) const fn name(self) -> &'static str {
                 match self { $(Self::$method => $name),+ }
             }
@@ -78,10 +78,10 @@ methods! {
     Sort = "sort",
 }
 
-/// Name of a parameter that may be named in a call, and its value where it is left out.
+/// Name of a parameter that may be named in a call, and its default.
 pub(super) type CallParameter = (&'static str, DefaultArgument);
 
-/// The value of a parameter that a call leaves out.
+/// Default of a parameter.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DefaultArgument {
     None,

@@ -1,4 +1,4 @@
-//! Encodings of texts: those that programs of today write.
+//! String encodings in current use.
 
 /// An encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(super) enum TextCodec {
     Utf32(ByteOrder),
 }
 
-/// Order of the bytes of a number; `Marked` begins with a mark and is little-endian where there is none.
+/// Byte order of a number; `Marked` starts with a byte order mark and defaults to little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByteOrder {
     Marked,
@@ -18,11 +18,11 @@ pub(super) enum ByteOrder {
     Big,
 }
 
-/// The encoding has no bytes for a character.
+/// The encoding does not support a character.
 pub(super) struct UnencodableText;
 
 impl TextCodec {
-    /// Finds an encoding by one of the names that Python has for it.
+    /// Finds an encoding by one of its names in Python.
     pub(super) fn of(name: &str) -> Option<Self> {
         let plain: String =
             name.chars().filter(|c| !matches!(c, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect();
@@ -41,7 +41,7 @@ impl TextCodec {
         })
     }
 
-    /// The name in messages.
+    /// Returns the name in messages.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Utf8 { .. } => "utf-8",
@@ -52,7 +52,7 @@ impl TextCodec {
         }
     }
 
-    /// Writes the mark before the first character.
+    /// Writes the byte order mark before the first character.
     pub(super) fn start(self, out: &mut Vec<u8>) {
         match self {
             Self::Utf8 { has_mark: true } => out.extend([0xef, 0xbb, 0xbf]),
@@ -86,7 +86,7 @@ impl TextCodec {
         Ok(())
     }
 
-    /// Reads bytes: texts, and between them bytes that are none.
+    /// Decodes bytes to strings and the undecodable bytes between them.
     pub(super) fn decode(self, bytes: &[u8]) -> Vec<Result<String, Vec<u8>>> {
         match self {
             Self::Utf8 { has_mark } => {
@@ -118,7 +118,7 @@ impl TextCodec {
     }
 }
 
-/// Reads characters of so many bytes each.
+/// Decodes characters of `size` bytes each.
 fn each(bytes: &[u8], size: usize, read: impl Fn(&[u8]) -> Option<char>) -> Vec<Result<String, Vec<u8>>> {
     let mut parts = Vec::new();
     for chunk in bytes.chunks(size) {
@@ -152,7 +152,7 @@ fn decode_utf16(bytes: &[u8], order: ByteOrder) -> Vec<Result<String, Vec<u8>>> 
     parts
 }
 
-/// Adds a character to the text before it, or bytes that are none.
+/// Appends a character to the preceding string, or undecodable bytes.
 fn push_part(parts: &mut Vec<Result<String, Vec<u8>>>, found: Result<char, Vec<u8>>) {
     match (found, parts.last_mut()) {
         (Ok(c), Some(Ok(text))) => text.push(c),

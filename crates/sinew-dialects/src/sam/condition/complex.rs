@@ -1,4 +1,4 @@
-//! Complex numbers of a condition, with the formulas of CPython.
+//! Complex numbers in a condition, with the formulas of CPython.
 
 use num_traits::ToPrimitive as _;
 
@@ -13,9 +13,9 @@ pub(super) struct ComplexNumber {
     pub(super) imaginary: f64,
 }
 
-/// Largest size of a base and of an exponent, as the library has it.
+/// Maximum size of a base and of an exponent, as in the library.
 const MAX_POWER: f64 = 4_000_000.0;
-/// Largest exponent that is computed by repeated multiplication.
+/// Maximum exponent that is computed by repeated multiplication.
 const MAX_REPEATED_POWER: f64 = 100.0;
 
 impl ComplexNumber {
@@ -23,12 +23,12 @@ impl ComplexNumber {
         Self { real, imaginary }
     }
 
-    /// Whether it counts as true.
+    /// Returns whether it is truthy.
     pub(super) fn truth(self) -> bool {
         self.real != 0.0 || self.imaginary != 0.0
     }
 
-    /// The number as Python's `repr()` shows it.
+    /// Formats the number as Python's `repr()`.
     pub(super) fn shown(self) -> String {
         let part = |float: f64| {
             let text = float_repr(float);
@@ -41,7 +41,8 @@ impl ComplexNumber {
         format!("({}{sign}{}j)", part(self.real), part(self.imaginary))
     }
 
-    /// The result of arithmetic; `None` for operators that complex numbers do not have.
+    /// Returns the result of an arithmetic operation; `None` for operators that complex numbers do
+    /// not support.
     pub(super) fn compute(self, how: Compute, right: Self) -> Option<Evaluated<Self>> {
         Some(match how {
             Compute::Add => Ok(Self::new(self.real + right.real, self.imaginary + right.imaginary)),

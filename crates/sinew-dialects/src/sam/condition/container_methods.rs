@@ -1,4 +1,4 @@
-//! Methods of dicts and lists of a condition.
+//! Methods of dicts and lists in a condition.
 
 use super::super::path::OUTPUT;
 use super::callables::ConditionMethod;
@@ -7,7 +7,7 @@ use super::operand::{Evaluated, EvaluationFuel, Operand};
 use super::parse::Compare;
 use super::text_methods::list_of;
 
-/// Methods of dicts; none for another method, or for other arguments.
+/// Calls a dict method; `None` for any other method or arguments.
 pub(super) fn dict_method<'a>(
     on: &Operand<'a>,
     method: ConditionMethod,
@@ -69,7 +69,7 @@ fn values<'a>(on: &Operand<'a>, fuel: &mut EvaluationFuel) -> Evaluated<Vec<Oper
     Ok(values)
 }
 
-/// Returns the member of a dict; none if it has no such member.
+/// Returns the member of a dict; `None` if it is missing.
 pub(super) fn member<'a>(
     on: &Operand<'a>,
     name: &Operand<'a>,
@@ -84,7 +84,7 @@ pub(super) fn member<'a>(
     })
 }
 
-/// Methods of lists; none for another method, or for other arguments.
+/// Calls a list method; `None` for any other method or arguments.
 pub(super) fn list_method<'a>(
     on: &Operand<'a>,
     method: ConditionMethod,
@@ -126,7 +126,8 @@ pub(super) fn list_method<'a>(
     }
 }
 
-/// Methods that change a list. They change a copy, because data never changes, so that their value is all that counts.
+/// Calls a mutating list method on a copy, because data is immutable: only its return value
+/// matters.
 fn changing_method<'a>(
     on: &Operand<'a>,
     method: ConditionMethod,

@@ -1,4 +1,4 @@
-//! Evaluates a condition over the values of its templates.
+//! Evaluation of a condition with the values of its templates.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -16,10 +16,11 @@ use super::parse::{Compute, Expr, FormatPart};
 use super::percent::{self, PercentValues};
 use super::{format, methods};
 
-/// Steps that a drawn number costs: two digests.
+/// Cost of a random number in steps: two digests.
 const STEPS_OF_DRAW: u64 = 50;
 
-/// Whether the condition holds for these values of its templates. `seed` is the place of the decision, for chance.
+/// Returns whether the condition holds for these values of its templates. `seed` is the digest of
+/// the decision's position, for random numbers.
 pub(super) fn holds(
     expr: &Expr,
     templates: &[PathValue<'_>],
@@ -30,7 +31,7 @@ pub(super) fn holds(
     evaluation.value(expr).map(|value| value.truth())
 }
 
-/// The value of an expression as Python's `str()` shows it.
+/// Formats the value of an expression as Python's `str()`.
 #[cfg(test)]
 pub(super) fn shown(expr: &Expr, templates: &[PathValue<'_>]) -> Evaluated<String> {
     let seed = || ChanceSeed::default();
@@ -55,7 +56,7 @@ impl<'a> ConditionEvaluation<'a> {
         }
     }
 
-    /// A template as Python's `str()` shows it.
+    /// Formats a template as Python's `str()`.
     fn template_str(&self, at: usize) -> String {
         match self.templates.get(at) {
             Some(PathValue::Value(value)) => python_str(value),
@@ -169,7 +170,8 @@ impl<'a> ConditionEvaluation<'a> {
         list.iter().map(|expr| self.value(expr)).collect()
     }
 
-    /// The first value whose truth is as wanted, else the last; what comes after it is not evaluated.
+    /// Returns the first value with the wanted truth value, else the last; later expressions are
+    /// not evaluated.
     fn first_with(&mut self, list: &'a [Expr], wanted: bool) -> Evaluated<Operand<'a>> {
         let mut last = Operand::None;
         for expr in list {
@@ -181,7 +183,7 @@ impl<'a> ConditionEvaluation<'a> {
         Ok(last)
     }
 
-    /// Bytes that a template takes in a text at least, without making the text.
+    /// Returns the minimum length of a formatted template in bytes, without formatting it.
     fn least_bytes(&self, at: usize) -> Evaluated<usize> {
         let mut bytes = 0;
         match self.templates.get(at) {
@@ -192,13 +194,13 @@ impl<'a> ConditionEvaluation<'a> {
         Ok(bytes)
     }
 
-    /// Pays for more bytes at the end of a text.
+    /// Charges for more bytes at the end of a string.
     fn pay_text(&mut self, text: &str, more: usize) -> Evaluated<()> {
         check_size(text.len() + more, MAX_TEXT_BYTES, "text")?;
         self.fuel.pay_copy(more)
     }
 
-    /// A string literal with its templates as Python's `str()` shows them.
+    /// Evaluates a string literal with its templates as Python's `str()` formats them.
     fn text(&mut self, pieces: &'a [TextPiece]) -> Evaluated<String> {
         let mut text = String::new();
         for piece in pieces {
@@ -211,7 +213,7 @@ impl<'a> ConditionEvaluation<'a> {
                 TextPiece::Text(text) => Cow::Borrowed(text.as_str()),
                 TextPiece::Var(at) => Cow::Owned(self.template_str(*at)),
             };
-            // Escapes make a text longer.
+            // Escapes lengthen a string.
             if piece.len() > least {
                 self.pay_text(&text, piece.len() - least)?;
             }
@@ -221,7 +223,7 @@ impl<'a> ConditionEvaluation<'a> {
         Ok(text)
     }
 
-    /// A string with fields.
+    /// Evaluates a string with fields.
     fn format(&mut self, parts: &'a [FormatPart]) -> Evaluated<String> {
         let mut text = String::new();
         for part in parts {
@@ -247,7 +249,8 @@ impl<'a> ConditionEvaluation<'a> {
     }
 }
 
-/// Adds the bytes that a value takes in a text at least. A value longer than the longest text is not read to its end.
+/// Adds the minimum length of a formatted value in bytes. A value longer than the maximum string is
+/// not read to its end.
 pub(super) fn add_least_bytes(value: &Value, bytes: &mut usize) -> Evaluated<()> {
     *bytes += match value {
         Value::Null | Value::Bool(_) => "None".len(),

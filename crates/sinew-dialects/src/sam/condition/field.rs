@@ -1,21 +1,22 @@
-//! Strings with fields (`f'{value!r:>8}'`), from text to parts.
+//! Parsing of strings with fields (`f'{value!r:>8}'`).
 //!
-//! `{{path}}` stays a template, as in every string of a condition; `{ {{path}}:>8 }` is a field whose value is a template.
+//! `{{path}}` remains a template, as in every string of a condition; `{ {{path}}:>8 }` is a field
+//! whose value is a template.
 
 use super::super::path::Path;
 use super::lex::{FormatToken, StringPrefix, syntax, tokens_of};
 use super::{TextPiece, pieces};
 
-/// Reads the parts of a string between its quotes.
+/// Reader of the parts of a string between its quotes.
 pub(super) struct FieldReader<'t> {
     pub(super) rest: &'t str,
     pub(super) vars: &'t mut Vec<Path>,
     pub(super) prefix: StringPrefix,
-    /// Levels of specifications that have fields themselves.
+    /// Nesting depth of specifications with fields.
     pub(super) depth: usize,
 }
 
-/// Python allows a field within the specification of a field, and no more.
+/// Python allows a field in the specification of a field, but no deeper.
 const MAX_FIELD_DEPTH: usize = 2;
 
 impl FieldReader<'_> {
@@ -107,14 +108,16 @@ impl FieldReader<'_> {
     }
 }
 
-/// Bytes of the template at the start; none if there is no template, or a field around one.
+/// Returns the length of the template at the start, in bytes; `None` without a template, or for a
+/// field with one.
 fn template_bytes(text: &str) -> Option<usize> {
     let inner = text.strip_prefix("{{")?;
     let close = inner.find("}}")?;
     (!inner.starts_with('{') && !inner[..close].trim().is_empty()).then_some(close + 4)
 }
 
-/// Bytes of the value at the start of a field; none if the field does not end.
+/// Returns the length of the value at the start of a field, in bytes; `None` if the field does not
+/// end.
 fn value_bytes(text: &str) -> Option<usize> {
     let (mut at, mut open) = (0, 0_usize);
     while let Some(c) = text[at..].chars().next() {

@@ -1,4 +1,4 @@
-//! Format specifications of Python (`>8.2f`) and the numbers that they describe.
+//! Python format specifications (`>8.2f`) and formatted numbers.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::complex::ComplexNumber;
 use super::number::float_repr;
 use super::operand::{Evaluated, EvaluationFuel, MAX_TEXT_BYTES, Operand, check_size};
 
-/// Most digits after the point: more than a float has.
+/// Maximum number of digits after the point: more than a float has.
 const MAX_PRECISION_DIGITS: usize = 1_100;
 
 /// A format specification: `[[fill]align][sign][z][#][0][width][grouping][.precision][type]`.
@@ -22,7 +22,7 @@ pub(super) struct FormatSpec {
     pub(super) sign: Option<char>,
     pub(super) no_negative_zero: bool,
     pub(super) alternate: bool,
-    /// Zeros fill up the width of numbers.
+    /// Whether zeros pad numbers to the width.
     pub(super) zeros: bool,
     pub(super) width: usize,
     pub(super) grouping: Option<char>,
@@ -47,13 +47,13 @@ impl Default for FormatSpec {
     }
 }
 
-/// A number before it is padded: sign and prefix, and digits.
+/// A number before padding: sign and prefix, and digits.
 pub(super) struct NumberText {
     pub(super) prefix: String,
     pub(super) digits: String,
 }
 
-/// Returns the value in the form of the specification, as Python's `format()` does.
+/// Formats the value by the specification, as Python's `format()`.
 pub(super) fn format_value(value: &Operand<'_>, spec: &str, fuel: &mut EvaluationFuel) -> Evaluated<String> {
     if spec.is_empty() {
         return value.converted('s', fuel);
@@ -204,7 +204,7 @@ impl FormatSpec {
         }
         let part = |float: f64, sign: Option<char>| {
             let part = float_text(float, kind, self.precision, self.alternate, sign)?;
-            // Without a presentation a whole number has no point.
+            // Without a presentation, an integer has no point.
             let digits = match part.digits.strip_suffix(".0") {
                 Some(whole) if kind == 'r' && !self.alternate => whole.to_owned(),
                 _ => part.digits,
@@ -231,7 +231,7 @@ impl FormatSpec {
             let (whole, rest) = number.digits.split_at(end.unwrap_or(number.digits.len()));
             let mut digits = whole.len();
             if self.fill == '0' && self.align.is_none_or(|align| align == '=') {
-                // Zeros that fill up are grouped, too.
+                // Padding zeros are also grouped.
                 let room = self.width.saturating_sub(number.prefix.chars().count() + rest.chars().count());
                 while digits + digits.saturating_sub(1) / group_digits < room {
                     digits += 1;
@@ -250,7 +250,7 @@ impl FormatSpec {
         self.padded(&number.prefix, &number.digits, if self.zeros { '=' } else { '>' })
     }
 
-    /// Fills up to the width.
+    /// Pads to the width.
     pub(super) fn padded(&self, prefix: &str, body: &str, default_align: char) -> String {
         let missing = self.width.saturating_sub(prefix.chars().count() + body.chars().count());
         let fill = |count: usize| self.fill.to_string().repeat(count);
@@ -267,7 +267,7 @@ fn unknown_code(kind: char, type_name: &str) -> String {
     format!("ValueError: Unknown format code '{kind}' for object of type '{type_name}'")
 }
 
-/// The character with this number.
+/// Returns the character with this code point.
 pub(super) fn char_of(int: &BigInt) -> Evaluated<char> {
     let found = int.to_u32().and_then(char::from_u32);
     found.ok_or_else(|| "OverflowError: %c arg not in range(0x110000)".to_owned())
@@ -282,7 +282,7 @@ fn sign_text(negative: bool, sign: Option<char>) -> &'static str {
     }
 }
 
-/// An integer in a presentation of integers; none if there is no such presentation.
+/// Formats an integer in a presentation of integers; `None` if it does not exist.
 pub(super) fn int_text(int: &BigInt, kind: char, alternate: bool, sign: Option<char>) -> Option<NumberText> {
     let (radix, base) = match kind {
         'd' | 'n' => (10, ""),
@@ -301,7 +301,7 @@ pub(super) fn int_text(int: &BigInt, kind: char, alternate: bool, sign: Option<c
     Some(NumberText { prefix, digits })
 }
 
-/// A float in a presentation of floats; `r` is the one of `str()`.
+/// Formats a float in a presentation of floats; `r` is that of `str()`.
 pub(super) fn float_text(
     float: f64,
     kind: char,
@@ -340,7 +340,7 @@ pub(super) fn float_text(
     Ok(NumberText { prefix, digits })
 }
 
-/// Gives a number a point where it has none and must have one, and an exponent its sign and two digits.
+/// Adds a required missing point, and a sign and two digits of the exponent.
 fn with_point(digits: &str, alternate: bool) -> String {
     let (mantissa, exponent) = match digits.split_once('e') {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()),
@@ -356,7 +356,8 @@ fn with_point(digits: &str, alternate: bool) -> String {
     }
 }
 
-/// The shorter one of both forms, with so many digits. `as_text` keeps a digit after the point, as `str()` does.
+/// Returns the shorter of both forms, with `digits` digits. `as_text` keeps a digit after the
+/// point, as `str()` does.
 fn general(size: f64, digits: usize, as_text: bool, alternate: bool) -> String {
     let scientific = format!("{size:.*e}", digits - 1);
     let exponent = scientific.split_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok());
@@ -379,7 +380,7 @@ fn general(size: f64, digits: usize, as_text: bool, alternate: bool) -> String {
 }
 
 impl Operand<'_> {
-    /// The value as a text: as `str()` (`s`), `repr()` (`r`) or `ascii()` (`a`) shows it.
+    /// Formats the value as `str()` (`s`), `repr()` (`r`) or `ascii()` (`a`).
     pub(super) fn converted(&self, conversion: char, fuel: &mut EvaluationFuel) -> Evaluated<String> {
         if conversion == 's' {
             return self.to_text(fuel);

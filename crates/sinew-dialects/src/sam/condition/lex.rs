@@ -1,4 +1,4 @@
-//! From text to tokens.
+//! Tokenizer of conditions.
 
 use num_bigint::BigInt;
 
@@ -13,7 +13,7 @@ pub(super) enum Token {
     Number(NumberLiteral),
     Text(Vec<TextPiece>),
     Bytes(Vec<u8>),
-    /// A string with fields in it: `f'…'`.
+    /// A string with fields: `f'…'`.
     Format(Vec<FormatToken>),
     /// A template outside quotes.
     Var(usize),
@@ -29,13 +29,13 @@ pub(super) enum FormatToken {
     Field { tokens: Vec<Token>, conversion: Option<char>, spec: Vec<FormatToken> },
 }
 
-/// Longer symbols first: the first that fits is taken.
+/// Longer symbols first: the first match is taken.
 const SYMBOLS: &[&str] = &[
     "==", "!=", "<=", ">=", ":=", "**", "//", "<<", ">>", "&&", "||", "<", ">", "(", ")", "[", "]", "{", "}",
     ",", "+", "-", "*", "/", "%", "=", "!", ".", ":", "&", "|", "^", "~", "@", ";",
 ];
 
-/// All tokens, and the paths of the variables in them.
+/// Returns all tokens, and the paths of the variables in them.
 pub(super) fn tokens(source: &str) -> Result<(Vec<Token>, Vec<Path>), String> {
     if source.len() > LONGEST {
         return Err(format!("Invalid expression syntax: longer than {LONGEST} bytes"));
@@ -99,7 +99,7 @@ pub(super) fn tokens_of(source: &str, vars: &mut Vec<Path>) -> Result<Vec<Token>
     }
 }
 
-/// A condition is a line or two.
+/// Maximum length of a condition, in bytes.
 const LONGEST: usize = 16 << 10;
 
 pub(super) fn syntax(reason: &str) -> String {
@@ -110,19 +110,19 @@ fn unterminated() -> String {
     syntax("unterminated string literal")
 }
 
-/// The letters before a string literal.
+/// The prefix of a string literal.
 #[derive(Clone, Copy)]
 pub(super) struct StringPrefix {
-    /// The string is bytes.
+    /// Whether the string is bytes.
     bytes: bool,
-    /// Escapes stand for themselves.
+    /// Whether escapes are literal.
     pub(super) raw: bool,
-    /// The string has fields.
+    /// Whether the string has fields.
     pub(super) fields: bool,
 }
 
 impl StringPrefix {
-    /// Reads the letters; `None` if they are a name.
+    /// Reads the prefix; `None` if it is a name.
     fn of(name: &str) -> Option<Self> {
         Some(match name.to_ascii_lowercase().as_str() {
             "r" => Self { bytes: false, raw: true, fields: false },
@@ -156,7 +156,7 @@ impl StringPrefix {
         if self.raw {
             return Ok(body.as_bytes().to_vec());
         }
-        // Bytes have no escapes for characters by their number.
+        // Bytes have no code point escapes.
         let body = body.replace("\\\\", "\\x5c").replace("\\u", "\\\\u").replace("\\U", "\\\\U");
         let bytes = unescape(&body).chars().map(|c| u8::try_from(u32::from(c))).collect::<Result<_, _>>();
         bytes.map_err(|_| syntax("an escape is beyond the bytes"))
@@ -167,7 +167,8 @@ impl StringPrefix {
     }
 }
 
-/// Bytes of the string literal at the start, quotes included. Quotes inside a template do not end it.
+/// Returns the length of the string literal at the start, in bytes, with quotes. Quotes inside a
+/// template do not end it.
 fn string_length(text: &str, quote: char) -> Option<usize> {
     let mut at = 1;
     loop {
@@ -182,7 +183,7 @@ fn string_length(text: &str, quote: char) -> Option<usize> {
     }
 }
 
-/// Python's escapes; what it does not know stays as it is.
+/// Replaces Python's escapes; unknown escapes are unchanged.
 fn unescape(text: &str) -> String {
     let mut out = String::new();
     let mut chars = text.chars();

@@ -1,6 +1,7 @@
-//! Functions, methods of numbers, dicts and lists, subscripts and members of a condition: the part of `simpleeval` beyond operators.
+//! Functions, methods of numbers, dicts and lists, subscripts and attributes in a condition: the
+//! part of `simpleeval` beyond operators.
 //!
-//! The result of a call is paid for in bytes before it is made, like the results of operators.
+//! The result of a call is charged in bytes before it is created, like the results of operators.
 
 use std::borrow::Cow;
 
@@ -19,7 +20,7 @@ use super::operand::{Evaluated, EvaluationFuel, MAX_TEXT_BYTES, Operand, check_s
 use super::text_methods::text_method;
 use super::translation::{translated, translation, translation_of};
 
-/// Longest text that is read as a number, in bytes.
+/// Maximum length of a string that is parsed as a number, in bytes.
 const MAX_NUMBER_BYTES: usize = 4_096;
 
 /// Calls a function.
@@ -99,19 +100,20 @@ fn float_of_text<'a>(written: &str) -> Evaluated<Operand<'a>> {
     Ok(Operand::Float(float))
 }
 
-/// Digits without blanks around them and single underscores between them; none for what is not a number in any case.
+/// Returns digits without surrounding blanks and single underscores; `None` for a string that is
+/// never a number.
 fn plain_digits(written: &str) -> Option<String> {
     let digits = written.trim();
     let spaced = digits.starts_with('_') || digits.ends_with('_') || digits.contains("__");
     (!spaced && !digits.is_empty() && digits.len() <= MAX_NUMBER_BYTES).then(|| digits.replace('_', ""))
 }
 
-/// A text as messages show it.
+/// Formats a string for messages.
 fn shown(text: &str) -> String {
     python_repr(&Value::String(text.chars().take(40).collect()))
 }
 
-/// Returns a number of characters, items or the like.
+/// Returns a number of characters, items or similar.
 pub(super) fn small_count(value: &Operand<'_>, what: &str) -> Evaluated<usize> {
     match value {
         Operand::Int(int) => {
@@ -158,7 +160,7 @@ pub(super) fn call_method<'a>(
     })
 }
 
-/// Returns `value.name`: the member of a dict, or a part of a number.
+/// Returns `value.name`: the member of a dict, or an attribute of a number.
 pub(super) fn attribute<'a>(
     on: &Operand<'a>,
     name: &str,
@@ -268,7 +270,7 @@ pub(super) fn slice<'a>(
     })
 }
 
-/// Positions of a slice, as Python counts them.
+/// Returns the indexes of a slice, as in Python.
 fn slice_positions(length: usize, bounds: &[Option<Operand<'_>>; 3]) -> Evaluated<Vec<usize>> {
     let bound = |at: usize| match &bounds[at] {
         None | Some(Operand::None) => Ok(None),
@@ -300,7 +302,7 @@ fn slice_positions(length: usize, bounds: &[Option<Operand<'_>>; 3]) -> Evaluate
 }
 
 impl Operand<'_> {
-    /// The text of a text.
+    /// Returns the string of a string value.
     pub(super) fn as_str(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -315,7 +317,7 @@ impl Operand<'_> {
         }
     }
 
-    /// Returns the value as Python's `str()` shows it.
+    /// Formats the value as Python's `str()`.
     pub(super) fn to_text(&self, fuel: &mut EvaluationFuel) -> Evaluated<String> {
         if let Self::Text(text) = self {
             fuel.pay_copy(text.len())?;

@@ -1,14 +1,16 @@
 //! Conditions of `when`, switches, loops and conditionals.
 //!
-//! The language is that of the specification's evaluator, `simpleeval`: comparisons, `in`, `is`, `and`/`or`/`not`,
-//! arithmetic, choices (`a if b else c`), members, subscripts, slices, methods of texts, dicts, lists and numbers, `int()`,
-//! `float()`, `str()`, `rand()`, `randint()`, formatted texts (`%`, `f''`), bytes and complex numbers; beyond it, lists.
-//! Chance is derived from the place of the decision, so every replica decides the same. A condition is read once, for the
-//! rules and error texts of the dialect, and evaluated here with Python's meaning of its operators. The engine evaluates
-//! conditions while it decides, so each evaluation has a limited number of steps, and no step depends on the size of
-//! the data without paying for it. `{{x}}` becomes a variable that is bound to data when it is evaluated, so no value
-//! can ever change what is asked; inside quotes it becomes a part of that string, as Python's `str()` shows it. Equal
-//! templates are one variable, and variables borrow the data.
+//! The language is that of the specification's evaluator, `simpleeval`: comparisons, `in`, `is`,
+//! `and`/`or`/`not`, arithmetic, choices (`a if b else c`), members, subscripts, slices, methods of
+//! strings, dicts, lists and numbers, `int()`, `float()`, `str()`, `rand()`, `randint()`, formatted
+//! strings (`%`, `f''`), bytes and complex numbers; in addition, lists. Random numbers are derived
+//! from the position of the decision, so every replica decides the same. A condition is parsed
+//! once, with the rules and error messages of the dialect, and evaluated here with Python's
+//! semantics. The engine evaluates conditions while it decides, so each evaluation has a limited
+//! number of steps, and every operation on data is charged by its size. `{{x}}` becomes a variable
+//! that is bound to data at evaluation, so no value can change the condition itself; inside quotes
+//! it becomes a part of that string, formatted as Python's `str()`. Equal templates share one
+//! variable, and variables borrow the data.
 
 mod bytes;
 mod callables;
@@ -33,7 +35,7 @@ mod translation;
 use super::chance::ConditionPosition;
 use super::path::{Path, TemplateScope, TextPart};
 
-/// A condition, read.
+/// A parsed condition.
 #[derive(Clone, Debug)]
 pub(super) struct Condition {
     source: String,
@@ -42,16 +44,16 @@ pub(super) struct Condition {
 }
 
 impl Condition {
-    /// Reads a condition. The error says what is not allowed and, where it is known, what to write instead.
+    /// Parses a condition. The error states what is not allowed and, if known, the alternative.
     pub(super) fn parse(source: &str) -> Result<Self, UnreadableCondition> {
         let parsed =
             parse::parse(source).map_err(|reason| UnreadableCondition { text: source.to_owned(), reason })?;
         Ok(Self { source: source.to_owned(), expr: parsed.expr, vars: parsed.vars })
     }
 
-    /// Whether it holds. All templates are looked up first: a condition that names something missing never holds
-    /// by luck of the order.
-    /// `place` tells conditions of one activation apart, for chance.
+    /// Returns whether it holds. All templates are looked up first, so that a condition with a
+    /// missing reference fails regardless of evaluation order. `place` distinguishes conditions of
+    /// one activation, for random numbers.
     pub(super) fn holds(&self, world: &dyn TemplateScope, place: ConditionPosition) -> Result<bool, String> {
         let values: Result<Vec<_>, String> = self.vars.iter().map(|path| path.strict_value(world)).collect();
         values
@@ -59,18 +61,18 @@ impl Condition {
             .map_err(|reason| failed(&self.source, &reason))
     }
 
-    /// Every path the condition names, once each, in the order of the text.
+    /// Returns every path in the condition, once each, in text order.
     pub(super) fn paths(&self) -> &[Path] {
         &self.vars
     }
 }
 
-/// Why a condition cannot be read.
+/// The reason why a condition cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", failed(.text, .reason))]
 pub(super) struct UnreadableCondition {
     text: String,
-    /// Description of the defect, without the condition's text.
+    /// Description of the error, without the condition's text.
     pub(super) reason: String,
 }
 
@@ -80,17 +82,17 @@ fn failed(source: &str, reason: &str) -> String {
     format!("Failed to evaluate condition '{shown}{dots}': {reason}")
 }
 
-/// Characters of a condition that messages repeat.
+/// Maximum number of characters of a condition in messages.
 const SHOWN: usize = 300;
 
-/// Parts of a string literal: its own text, and templates by their variable.
+/// Part of a string literal: literal text, or a template by its variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TextPiece {
     Text(String),
     Var(usize),
 }
 
-/// Different templates that one condition may name.
+/// Maximum number of different templates in one condition.
 const MAX_TEMPLATES: usize = 64;
 
 /// Returns the variable of a template: equal paths share one.

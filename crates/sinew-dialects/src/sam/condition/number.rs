@@ -1,4 +1,4 @@
-//! Whole and floating numbers of a condition, with Python's arithmetic.
+//! Integers and floats in a condition, with Python's arithmetic.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use super::complex::ComplexNumber;
 use super::operand::{Evaluated, EvaluationFuel, MAX_INTEGER_BITS, Operand};
 use super::parse::{Compute, Expr};
 
-/// A number of a literal.
+/// A number literal.
 #[derive(Clone, Debug)]
 pub(super) enum NumberLiteral {
     Int(BigInt),
@@ -20,7 +20,7 @@ pub(super) enum NumberLiteral {
 }
 
 impl NumberLiteral {
-    /// The number as an expression, if it is not too large.
+    /// Returns the number as an expression, if it is not too large.
     pub(super) fn expr(self) -> Result<Expr, String> {
         match self {
             Self::Int(int) if int.bits() > MAX_INTEGER_BITS => Err("the number is too large".to_owned()),
@@ -36,7 +36,7 @@ impl NumberLiteral {
     }
 }
 
-/// A number, whichever type it has; truth counts as 0 and 1.
+/// A number of any type; booleans count as 0 and 1.
 #[derive(Clone)]
 pub(super) enum Numeric {
     Int(BigInt),
@@ -61,7 +61,7 @@ impl Numeric {
         }
     }
 
-    /// The order of the exact values; none beside a value that is not a number.
+    /// Compares the exact values; `None` if one of them is NaN.
     pub(super) fn order(&self, right: &Self) -> Option<Ordering> {
         match (self, right) {
             (Self::Int(left), Self::Int(right)) => Some(left.cmp(right)),
@@ -91,7 +91,7 @@ pub(super) fn int_bytes(int: &BigInt) -> usize {
     usize::try_from(int.bits().div_ceil(8)).unwrap_or(usize::MAX)
 }
 
-/// The order of an integer and a float, by their exact values.
+/// Compares an integer and a float by their exact values.
 fn int_and_float(int: &BigInt, float: f64) -> Option<Ordering> {
     if float.is_infinite() {
         return Some(if float > 0.0 { Ordering::Less } else { Ordering::Greater });
@@ -133,7 +133,7 @@ fn compute_ints<'a>(how: Compute, left: &BigInt, right: &BigInt) -> Evaluated<Op
         Compute::ShiftRight => left >> right.to_u64().unwrap_or(u64::MAX).min(MAX_INTEGER_BITS),
         Compute::Power if right.sign() == Sign::Minus => return floats(),
         Compute::Power => {
-            // 0, 1 and -1 stay small whatever the power.
+            // 0, 1 and -1 remain small for any power.
             let exponent = right.to_u32().filter(|exponent| {
                 left.bits() > 1 && left.bits().saturating_mul((*exponent).into()) <= MAX_INTEGER_BITS
             });
@@ -175,12 +175,13 @@ fn compute_floats<'a>(how: Compute, left: f64, right: f64) -> Evaluated<Operand<
             }
             power
         }
-        // Bits of floats are refused before.
+        // Bitwise operations on floats were rejected before.
         _ => return Err(too_large()),
     }))
 }
 
-/// Quotient rounded down, and rest with the sign of the divisor, as CPython computes them.
+/// Returns the quotient rounded down, and the remainder with the sign of the divisor, as in
+/// CPython.
 fn floor_and_rest(left: f64, right: f64) -> (f64, f64) {
     let mut rest = left % right;
     let mut quotient = (left - rest) / right;
@@ -197,7 +198,7 @@ fn floor_and_rest(left: f64, right: f64) -> (f64, f64) {
     (if quotient - floor > 0.5 { floor + 1.0 } else { floor }, rest)
 }
 
-/// A float as Python's `repr()` shows it.
+/// Formats a float as Python's `repr()`.
 pub(super) fn float_repr(float: f64) -> String {
     match float {
         float if float.is_nan() => "nan".to_owned(),

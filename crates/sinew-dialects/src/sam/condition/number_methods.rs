@@ -1,4 +1,4 @@
-//! Methods of numbers of a condition.
+//! Methods of numbers in a condition.
 
 use num_bigint::BigInt;
 use num_traits::{FromPrimitive as _, ToPrimitive as _, Zero as _};
@@ -10,7 +10,7 @@ use super::methods::text;
 use super::number::float_repr;
 use super::operand::{Evaluated, EvaluationFuel, Operand};
 
-/// Methods of numbers; none for another method, or for other arguments.
+/// Calls a number method; `None` for any other method or arguments.
 pub(super) fn number_method<'a>(
     on: &Operand<'a>,
     method: ConditionMethod,
@@ -77,10 +77,10 @@ fn float_method<'a>(float: f64, method: ConditionMethod) -> Evaluated<Option<Ope
     }))
 }
 
-/// Bits of the fraction of a float.
+/// Number of fraction bits of a float.
 const FRACTION_BITS: u64 = 52;
 
-/// `float.hex()`: `0x1.8000000000000p+1`.
+/// Implements `float.hex()`: `0x1.8000000000000p+1`.
 fn hex_of_float(float: f64) -> String {
     if !float.is_finite() {
         return float_repr(float);
@@ -95,7 +95,7 @@ fn hex_of_float(float: f64) -> String {
     format!("{sign}0x{whole}.{fraction:013x}p{power:+}")
 }
 
-/// `float.fromhex()`: hexadecimal digits with a point, and a power of two.
+/// Implements `float.fromhex()`: hexadecimal digits with a point, and a power of two.
 fn float_of_hex(written: &str) -> Evaluated<f64> {
     let invalid = || "ValueError: invalid hexadecimal floating-point string".to_owned();
     let plain = written.trim().to_ascii_lowercase();
@@ -113,7 +113,7 @@ fn float_of_hex(written: &str) -> Evaluated<f64> {
     let power: i32 = power.parse().map_err(|_| invalid())?;
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let all = format!("{whole}{fraction}");
-    // Digits beyond these do not change a float, but how it is rounded.
+    // Further digits only affect the rounding of a float.
     if all.is_empty() || all.len() > 64 {
         return Err(invalid());
     }

@@ -1,7 +1,8 @@
 //! Values of a condition, and Python's operators on them.
 //!
-//! Every operation pays for its work with fuel before it does the work, so that a condition ends within a bounded time
-//! over any data. A result beyond the largest integer, text or list is an error before it is made.
+//! Every operation is charged before it runs, so that a condition ends within a bounded time over
+//! any data. A result that exceeds the maximum integer, string or list is an error before it is
+//! created.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -18,23 +19,25 @@ use super::number::{Numeric, int_bytes};
 use super::parse::{Compare, Compute};
 use super::translation::TranslationTable;
 
-/// Steps of one evaluation: a node, a compared element or [`BYTES_PER_STEP`] bytes of a text each take one.
+/// Maximum steps of one evaluation: a node, a compared element or [`BYTES_PER_STEP`] bytes of a
+/// string take one step each.
 const MAX_STEPS: u64 = 1_000_000;
-/// Bytes of a text that are copied, searched or compared in one step.
+/// Bytes of a string that are copied, searched or compared in one step.
 const BYTES_PER_STEP: u64 = 32;
-/// Bytes of texts, integers and lists that one evaluation may copy in all: the most memory that the values hold.
+/// Maximum bytes of strings, integers and lists that one evaluation copies, which bounds the memory
+/// of its values.
 const MAX_COPIED_BYTES: usize = 16 << 20;
-/// Longest text that a condition may make.
+/// Maximum length of a string that a condition creates, in bytes.
 pub(super) const MAX_TEXT_BYTES: usize = 4 << 20;
-/// Largest integer that a condition may make, in bits.
+/// Maximum size of an integer that a condition creates, in bits.
 pub(super) const MAX_INTEGER_BITS: u64 = 8_192;
-/// Longest list that a condition may make.
+/// Maximum length of a list that a condition creates.
 const MAX_LIST_ITEMS: usize = 100_000;
 
-/// Why a condition has no value: `TypeError: …`, as Python words it.
+/// The value of a condition, or the reason why it has none: `TypeError: …`, as in Python.
 pub(super) type Evaluated<T> = Result<T, String>;
 
-/// The steps and the bytes of copies that an evaluation has left.
+/// The remaining steps and copied bytes of an evaluation.
 pub(super) struct EvaluationFuel {
     steps: u64,
     copied_bytes: usize,
@@ -45,18 +48,18 @@ impl EvaluationFuel {
         Self { steps: MAX_STEPS, copied_bytes: MAX_COPIED_BYTES }
     }
 
-    /// Pays for so many steps.
+    /// Consumes `steps`.
     pub(super) fn pay(&mut self, steps: u64) -> Evaluated<()> {
         self.steps = self.steps.checked_sub(steps).ok_or("the condition takes too many steps")?;
         Ok(())
     }
 
-    /// Pays for work on a text.
+    /// Charges for work on a string.
     pub(super) fn pay_bytes(&mut self, bytes: usize) -> Evaluated<()> {
         self.pay(1 + bytes as u64 / BYTES_PER_STEP)
     }
 
-    /// Pays for bytes that are copied and kept.
+    /// Charges for bytes that are copied and kept.
     pub(super) fn pay_copy(&mut self, bytes: usize) -> Evaluated<()> {
         self.copied_bytes = self
             .copied_bytes
@@ -65,7 +68,7 @@ impl EvaluationFuel {
         self.pay_bytes(bytes)
     }
 
-    /// Pays for work on two numbers: integers may be long.
+    /// Charges for work on two numbers: integers may be long.
     fn pay_numbers(&mut self, left: &Numeric, right: &Numeric) -> Evaluated<()> {
         self.pay((left.heap_bytes() + right.heap_bytes()) as u64 / BYTES_PER_STEP)
     }
@@ -81,14 +84,14 @@ pub(super) enum Operand<'a> {
     Complex(ComplexNumber),
     Text(Cow<'a, str>),
     Bytes(Cow<'a, [u8]>),
-    /// A list of the condition; shared, so that a repeated list costs nothing.
+    /// A list literal; shared, so that repeating it costs nothing.
     List(Rc<Vec<Operand<'a>>>),
-    /// Values in parentheses, shared as well.
+    /// A tuple, also shared.
     Tuple(Rc<Vec<Operand<'a>>>),
-    /// A list of the data.
+    /// A list in the data.
     Items(&'a [Value]),
     Dict(&'a Map<String, Value>),
-    /// A table that `maketrans` made: characters by number, and what stands for each.
+    /// A table of `maketrans`: replacements by code point.
     Translation(Rc<TranslationTable>),
     /// A dict whose only member is the output of a node.
     OutputDict(&'a Value),
@@ -112,7 +115,7 @@ impl<'a> From<&'a Value> for Operand<'a> {
 }
 
 impl Operand<'_> {
-    /// Whether it counts as true.
+    /// Returns whether it is truthy.
     pub(super) fn truth(&self) -> bool {
         match self {
             Self::None => false,
@@ -154,7 +157,7 @@ impl Operand<'_> {
         }
     }
 
-    /// The number as a complex one; none if it is none.
+    /// Returns the number as a complex number; `None` if it is not a number.
     fn complex(&self) -> Option<Evaluated<ComplexNumber>> {
         match self {
             Self::Complex(number) => Some(Ok(*number)),
@@ -162,7 +165,7 @@ impl Operand<'_> {
         }
     }
 
-    /// Both as complex numbers, if both are numbers and one of them is complex.
+    /// Returns both as complex numbers, if both are numbers and one of them is complex.
     fn complex_pair(&self, right: &Self) -> Option<Evaluated<(ComplexNumber, ComplexNumber)>> {
         if !matches!((self, right), (Self::Complex(_), _) | (_, Self::Complex(_))) {
             return None;
@@ -179,24 +182,24 @@ impl Operand<'_> {
         Self::Tuple(Rc::new(items.collect()))
     }
 
-    /// Values of the same kind as this list or tuple.
+    /// Returns a list or tuple with these items, of the same type as this value.
     pub(super) fn alike(&self, items: impl Iterator<Item = Self>) -> Self {
         if matches!(self, Self::Tuple(_)) { Self::tuple(items) } else { Self::list(items) }
     }
 
-    /// Whether it is a list or a tuple.
+    /// Returns whether it is a list or a tuple.
     pub(super) fn is_row(&self) -> bool {
         matches!(self, Self::List(_) | Self::Tuple(_) | Self::Items(_))
     }
 
-    /// Whether both are lists, or both tuples.
+    /// Returns whether both are lists, or both are tuples.
     fn are_rows(&self, other: &Self) -> bool {
         let is_list = |one: &Self| matches!(one, Self::List(_) | Self::Items(_));
         let is_tuple = |one: &Self| matches!(one, Self::Tuple(_));
         (is_list(self) && is_list(other)) || (is_tuple(self) && is_tuple(other))
     }
 
-    /// Bytes that a clone allocates. Lists within a list are shared.
+    /// Returns the bytes that a clone allocates. Lists within a list are shared.
     fn heap_bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -230,7 +233,7 @@ impl Operand<'_> {
         }
     }
 
-    /// The number with its sign changed or kept.
+    /// Returns the number with or without a changed sign.
     pub(super) fn signed(self, minus: bool) -> Evaluated<Self> {
         if let Self::Complex(number) = self {
             let negative = ComplexNumber::new(-number.real, -number.imaginary);
@@ -246,7 +249,7 @@ impl Operand<'_> {
         }
     }
 
-    /// The integer with its bits inverted.
+    /// Returns the integer with inverted bits.
     pub(super) fn inverted(self) -> Evaluated<Self> {
         match self.numeric() {
             Some(Numeric::Int(int)) => Ok(Self::Int(-int - 1)),
@@ -254,7 +257,7 @@ impl Operand<'_> {
         }
     }
 
-    /// Whether a comparison holds.
+    /// Returns whether a comparison holds.
     pub(super) fn compare(&self, how: Compare, right: &Self, fuel: &mut EvaluationFuel) -> Evaluated<bool> {
         let order = |symbol: &str, fuel: &mut EvaluationFuel| self.order(right, symbol, fuel);
         Ok(match how {
@@ -271,8 +274,8 @@ impl Operand<'_> {
         })
     }
 
-    /// Whether two values are one: values of data have no identity, so type and value decide, and lists and dicts are
-    /// never the same.
+    /// Returns whether two values are identical: data has no identity, so type and value decide,
+    /// and lists and dicts are never identical.
     fn is_same(&self, right: &Self, fuel: &mut EvaluationFuel) -> Evaluated<bool> {
         let scalar = !matches!(
             self,
@@ -347,7 +350,7 @@ impl Operand<'_> {
         })
     }
 
-    /// The first position at which two lists differ.
+    /// Returns the first index at which two lists differ.
     fn first_difference(&self, right: &Self, fuel: &mut EvaluationFuel) -> Evaluated<Option<usize>> {
         for at in 0..self.length().min(right.length()) {
             let (Some(left), Some(right)) = (self.item(at), right.item(at)) else { break };
@@ -358,7 +361,7 @@ impl Operand<'_> {
         Ok(None)
     }
 
-    /// The order of two values; none beside a value that is not a number.
+    /// Returns the order of two values; `None` if one of them is NaN.
     pub(super) fn order(
         &self,
         right: &Self,
@@ -449,7 +452,7 @@ impl Operand<'_> {
         }
     }
 
-    /// The result of arithmetic.
+    /// Returns the result of an arithmetic operation.
     pub(super) fn compute(self, how: Compute, right: Self, fuel: &mut EvaluationFuel) -> Evaluated<Self> {
         fuel.pay(1)?;
         if let (Self::Bool(left), Self::Bool(right)) = (&self, &right) {

@@ -1,4 +1,4 @@
-//! From tokens to an expression, in Python's precedence.
+//! Parser of conditions, with Python's precedence.
 
 use num_bigint::BigInt;
 use serde_json::Value;
@@ -12,9 +12,9 @@ use super::lex::{FormatToken, Token, syntax, tokens};
 #[derive(Clone, Debug)]
 pub(super) enum Expr {
     Const(Value),
-    /// An integer beyond those of JSON.
+    /// An integer outside the range of JSON.
     Int(BigInt),
-    /// A float that JSON does not have.
+    /// A float that JSON cannot represent.
     Float(f64),
     Imaginary(f64),
     Bytes(Vec<u8>),
@@ -23,7 +23,7 @@ pub(super) enum Expr {
     Format(Vec<FormatPart>),
     Var(usize),
     List(Vec<Expr>),
-    /// Values in parentheses.
+    /// A tuple.
     Tuple(Vec<Expr>),
     Not(Box<Expr>),
     Sign(Box<Expr>, bool),
@@ -32,14 +32,14 @@ pub(super) enum Expr {
     Compare(Box<Expr>, Vec<(Compare, Expr)>),
     Compute(Compute, Box<Expr>, Box<Expr>),
     Invert(Box<Expr>),
-    /// Condition, value where it holds, value where it does not.
+    /// Condition, value if it holds, value if it does not.
     IfElse(Box<Expr>, Box<Expr>, Box<Expr>),
     Call(ConditionFunction, Vec<Expr>),
     Method(Box<Expr>, ConditionMethod, Vec<Expr>),
-    /// A member by its name.
+    /// A member by name.
     Attribute(Box<Expr>, String),
     Subscript(Box<Expr>, Box<Expr>),
-    /// First position, end, step.
+    /// Start, end, step.
     Slice(Box<Expr>, Box<[Option<Expr>; 3]>),
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Expr {
 #[derive(Clone, Debug)]
 pub(super) enum FormatPart {
     Text(Vec<TextPiece>),
-    /// A value, `r`, `s` or `a` where it is converted to a text first, and its specification.
+    /// A value, an optional conversion `r`, `s` or `a`, and its specification.
     Field(Box<Expr>, Option<char>, Vec<FormatPart>),
 }
 
@@ -66,7 +66,7 @@ pub(super) enum Compare {
     IsNot,
 }
 
-/// Arithmetic.
+/// An arithmetic operator.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Compute {
     Add,
@@ -84,19 +84,19 @@ pub(super) enum Compute {
 }
 
 impl Compute {
-    /// Whether it works on bits, which floats do not have.
+    /// Returns whether it is bitwise, which floats do not support.
     pub(super) const fn is_bitwise(self) -> bool {
         matches!(self, Self::BitAnd | Self::BitOr | Self::BitXor | Self::ShiftLeft | Self::ShiftRight)
     }
 }
 
-/// A condition as read.
+/// A parsed condition.
 pub(super) struct Parsed {
     pub(super) expr: Expr,
     pub(super) vars: Vec<Path>,
 }
 
-/// Reads a whole condition.
+/// Parses a whole condition.
 pub(super) fn parse(source: &str) -> Result<Parsed, String> {
     let (tokens, vars) = tokens(source)?;
     let mut parser = ConditionParser { tokens, at: 0, depth: 0, made: 0, unknown: None };
@@ -112,11 +112,11 @@ pub(super) fn parse(source: &str) -> Result<Parsed, String> {
 struct ConditionParser {
     tokens: Vec<Token>,
     at: usize,
-    /// Levels of nesting: reading and evaluating recurse.
+    /// Levels of nesting: parsing and evaluation recurse.
     depth: usize,
-    /// Operators so far: chains make deep trees without nesting.
+    /// Number of operators so far: chains create deep trees without nesting.
     made: usize,
-    /// The first name that means nothing; told only if nothing worse is found.
+    /// The first unknown name; only reported if there is no other error.
     unknown: Option<String>,
 }
 
@@ -170,7 +170,7 @@ impl ConditionParser {
         }
         self.count()?;
         let test = self.nested(Self::any)?;
-        // A choice between two values that no data takes part in is a slip of the pen.
+        // A choice between two values that does not depend on data is a mistake.
         if is_constant(&test) {
             return Err(format!("{} with a constant condition", unsupported("IfExp")));
         }
@@ -275,7 +275,7 @@ impl ConditionParser {
         }
     }
 
-    /// Operators of one precedence, from left to right.
+    /// Parses operators of one precedence, from left to right.
     fn chain(
         &mut self,
         operators: &[(&'static str, Compute)],
@@ -339,7 +339,7 @@ impl ConditionParser {
                 Expr::Bytes(bytes)
             }
             Token::Text(mut pieces) => {
-                // Neighbours are one string.
+                // Adjacent strings are concatenated.
                 while let Some(Token::Text(more)) = self.peek() {
                     pieces.extend(more.iter().cloned());
                     self.at += 1;
@@ -358,7 +358,7 @@ impl ConditionParser {
                 "and" | "or" | "not" | "in" | "is" | "if" | "else" | "for" => {
                     return Err(syntax(&format!("'{name}' cannot stand here")));
                 }
-                // Null, or a name that means nothing: what follows says what it was meant to be.
+                // Null, or an unknown name: the following tokens determine the error.
                 _ => Expr::Const(Value::Null),
             },
             Token::Symbol("(") => self.group()?,
@@ -377,7 +377,7 @@ impl ConditionParser {
         self.trail(expr)
     }
 
-    /// A string with fields, and the strings beside it.
+    /// Parses a string with fields, and adjacent strings.
     fn format(&mut self, mut parts: Vec<FormatToken>) -> Result<Expr, String> {
         loop {
             match self.peek() {
@@ -410,7 +410,7 @@ impl ConditionParser {
         Ok(read)
     }
 
-    /// Members, calls and subscripts after a value.
+    /// Parses members, calls and subscripts after a value.
     fn trail(&mut self, mut expr: Expr) -> Result<Expr, String> {
         loop {
             if self.symbol(&["."]).is_some() {
@@ -442,7 +442,8 @@ impl ConditionParser {
         }
     }
 
-    /// Arguments of a call, after its opening bracket. Arguments with a name go to the position of the parameter.
+    /// Parses the arguments of a call, after its opening bracket. Named arguments are moved to the
+    /// position of their parameter.
     fn arguments(&mut self, parameters: &[CallParameter]) -> Result<Vec<Expr>, String> {
         self.count()?;
         let mut args = Vec::new();
@@ -517,7 +518,7 @@ impl ConditionParser {
         }
     }
 
-    /// Expressions up to the closing bracket, and whether there was a comma.
+    /// Parses expressions up to the closing bracket; also returns whether there was a comma.
     fn list(&mut self, close: &'static str) -> Result<(Vec<Expr>, bool), String> {
         let (mut items, mut comma) = (Vec::new(), false);
         loop {
@@ -550,7 +551,7 @@ fn single(mut list: Vec<Expr>, many: impl FnOnce(Vec<Expr>) -> Expr) -> Expr {
     list.pop().unwrap_or(Expr::Const(Value::Null))
 }
 
-/// A string without templates is a constant.
+/// Returns a string; without templates it is a constant.
 fn text(pieces: Vec<TextPiece>) -> Expr {
     let plain: Option<String> = pieces
         .iter()

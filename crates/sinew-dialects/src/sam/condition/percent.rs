@@ -1,4 +1,4 @@
-//! Texts formatted by `%`, as Python formats them.
+//! Formatting of strings by `%`, as in Python.
 
 use std::borrow::Cow;
 use std::iter::Peekable;
@@ -11,14 +11,14 @@ use super::bytes::{byte_of, bytes_repr, unveiled, veiled};
 use super::format::{FormatSpec, char_of, float_text, int_text};
 use super::operand::{Evaluated, EvaluationFuel, MAX_TEXT_BYTES, Operand, check_size};
 
-/// The right side of `text % values`.
+/// The right operand of `text % values`.
 pub(super) enum PercentValues<'a> {
-    /// One value; the members of a dict may be named.
+    /// One value; fields may name the members of a dict.
     Single(Operand<'a>),
     Tuple(Vec<Operand<'a>>),
 }
 
-/// Fills the values into the text.
+/// Formats the string with the values.
 pub(super) fn format<'a>(
     template: &Operand<'a>,
     values: &PercentValues<'a>,
@@ -50,9 +50,9 @@ pub(super) fn format<'a>(
 struct PercentFormat<'v, 'a> {
     values: &'v PercentValues<'a>,
     next: usize,
-    /// A field has named a member.
+    /// Whether a field has named a member.
     named: bool,
-    /// The text stands for bytes.
+    /// Whether the string represents bytes.
     of_bytes: bool,
     fuel: &'v mut EvaluationFuel,
 }
@@ -86,7 +86,7 @@ impl<'a> PercentFormat<'_, 'a> {
         Err("TypeError: not all arguments converted during string formatting".to_owned())
     }
 
-    /// Reads a field after its `%`, and returns its text.
+    /// Reads a field after its `%`, and returns its formatted value.
     fn field(&mut self, chars: &mut Peekable<Chars<'_>>) -> Evaluated<String> {
         let member = match chars.next_if_eq(&'(') {
             Some(_) => Some(self.member(chars)?),
@@ -161,7 +161,7 @@ impl<'a> PercentFormat<'_, 'a> {
         super::methods::subscript(dict, &Operand::Text(name.into()), self.fuel)
     }
 
-    /// A width or a precision: digits, or `*` for the next value.
+    /// Reads a width or a precision: digits, or `*` for the next value.
     fn count(&mut self, chars: &mut Peekable<Chars<'_>>) -> Evaluated<Option<i64>> {
         if chars.next_if_eq(&'*').is_some() {
             return match self.next_value()? {
@@ -182,7 +182,7 @@ impl<'a> PercentFormat<'_, 'a> {
     }
 }
 
-/// A value for a field of bytes: `%s` and `%c` take bytes, and no text.
+/// Returns a value for a field of bytes: `%s` and `%c` accept bytes, but no strings.
 fn bytes_argument(value: Operand<'_>, kind: char) -> Evaluated<Operand<'_>> {
     match (kind, value) {
         ('s' | 'c', Operand::Bytes(bytes)) => Ok(Operand::Text(veiled(&bytes, false).into())),

@@ -1,4 +1,4 @@
-//! Conditions beside the Python they stand for.
+//! Comparison of conditions with the corresponding Python.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -34,20 +34,20 @@ fn templates() -> Vec<Value> {
     ]
 }
 
-/// The condition as this module evaluates it: its truth, or the class of the error.
+/// Evaluates the condition in this module: its truth value, or the class of the error.
 fn here(source: &str) -> Result<bool, String> {
     let parsed = parse(source).unwrap_or_else(|error| panic!("{source}: {error}"));
     eval::holds(&parsed.expr, &bound(&parsed.vars), &ChanceSeed::default)
 }
 
-/// Values of templates by their paths.
+/// Returns values of templates by their paths.
 fn bound(paths: &[Path]) -> Vec<PathValue<'static>> {
     let all = templates();
     let value = |path: &Path| all[path.shown.trim_start_matches('n').parse::<usize>().unwrap()].clone();
     paths.iter().map(|path| PathValue::Value(Cow::Owned(value(path)))).collect()
 }
 
-/// The same as Python, with the templates as names.
+/// Evaluates the same in Python, with the templates as names.
 #[expect(clippy::disallowed_methods, reason = "Python is what conditions are compared with")]
 fn in_python(sources: &[String]) -> Vec<Result<bool, String>> {
     let mut text = String::from("def f(v):\n");
@@ -65,13 +65,13 @@ fn in_python(sources: &[String]) -> Vec<Result<bool, String>> {
         .expect("a text takes more");
     }
     text.push_str("    return r\n");
-    // The interpreter is slow where it is not optimised.
+    // The interpreter is slow in unoptimized builds.
     let max_duration = std::time::Duration::from_secs(30);
     let limits = Limits { max_source: 1 << 20, max_duration, ..Limits::function() };
     let function = Function::compile_with(&text, limits).unwrap_or_else(|error| panic!("{error:?}\n{text}"));
     let results = match function.call(&Value::Array(templates())) {
         Ok(results) => results,
-        // An error of memory cannot be caught, so it ends the others, too.
+        // A memory error cannot be caught, so it also ends the others.
         Err(error) if sources.len() > 1 && error.kind == ScriptErrorKind::Memory => {
             return sources.iter().flat_map(|source| in_python(std::slice::from_ref(source))).collect();
         }
@@ -81,8 +81,9 @@ fn in_python(sources: &[String]) -> Vec<Result<bool, String>> {
     results.map(|one| one.as_bool().ok_or_else(|| one.as_str().unwrap().to_owned())).collect()
 }
 
-/// Compares truth, or the class of the error. The interpreter refuses some arithmetic that Python allows, with truth values
-/// and with floats beside large integers; results that are too large here are left out.
+/// Compares truth values, or the classes of the errors. The interpreter rejects some arithmetic
+/// that Python allows, with booleans and with floats and large integers; results that are too large
+/// here are excluded.
 fn compare(sources: &[String]) {
     let mut wrong = Vec::new();
     for (source, python) in sources.iter().zip(in_python(sources)) {
@@ -112,8 +113,8 @@ fn pairs_of_all_values_under_all_operators() {
     for left in 0..templates().len() {
         for right in 0..templates().len() {
             for operator in operators {
-                // Python's `%` formats texts, which the dialect leaves out. The interpreter repeats an empty list as often as
-                // it is told, one by one.
+                // `%` of a string formats it, which is not compared here. The interpreter repeats
+                // an empty list one by one.
                 let large = [10, 14].iter().any(|large| [left, right].contains(large));
                 if (operator == "%" && templates()[left].is_string()) || (operator == "*" && large) {
                     continue;
@@ -157,7 +158,7 @@ fn texts_of_errors_are_those_of_python() {
     assert_eq!(results, python);
 }
 
-/// Choices, subscripts, slices, methods and functions, over values of every type.
+/// Choices, subscripts, slices, methods and functions, with values of every type.
 #[test]
 fn the_rest_of_the_language_means_what_python_means() {
     let mut sources: Vec<String> = [
@@ -227,8 +228,8 @@ fn the_rest_of_the_language_means_what_python_means() {
     compare(&sources);
 }
 
-/// Expressions with the text that `simpleeval` 1.0.8 makes of their value, or the class of its error. Lists in parentheses,
-/// which it does not have, are evaluated by CPython.
+/// Expressions with the string of their value in `simpleeval` 1.0.8, or the class of its error.
+/// Lists in parentheses, which it does not support, are evaluated by CPython.
 const RECORDED: [&str; 2] =
     [include_str!("simpleeval.json"), include_str!("simpleeval_bytes_and_numbers.json")];
 
@@ -261,7 +262,7 @@ fn values_are_those_that_the_library_makes() {
     assert!(wrong.is_empty(), "{count} of {}\n{}", recorded.len(), wrong.join("\n"));
 }
 
-/// A call on data that is long, or that would make something long, ends with an error and costs little.
+/// A call on long data, or with a long result, ends with an error at a low cost.
 #[test]
 fn calls_pay_for_their_work() {
     let data = json!({ "text": "x".repeat(1 << 20), "list": vec!["y"; 100_000] });
@@ -290,7 +291,7 @@ fn calls_pay_for_their_work() {
     }
 }
 
-/// Bytes, complex numbers, tables and numbers drawn by chance end within the same bounds as texts and integers.
+/// Bytes, complex numbers, tables and random numbers have the same limits as strings and integers.
 #[test]
 fn bytes_and_numbers_pay_for_their_work() {
     let data = json!({
@@ -332,7 +333,7 @@ fn bytes_and_numbers_pay_for_their_work() {
     }
 }
 
-/// Expressions of the grammar, as text.
+/// Expressions of the grammar, as strings.
 fn expressions() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         (0..15_usize).prop_map(|at| format!("{{{{n{at}}}}}")),
@@ -420,7 +421,8 @@ fn different_templates_have_a_limit() {
     assert_eq!(refused.reason, "Invalid expression syntax: more than 64 different templates");
 }
 
-/// The output of a node is borrowed in `{"output": …}`, so what Python does with that dict is done here without it.
+/// The output of a node is borrowed in `{"output": …}`, so Python's operations on that dict are
+/// implemented without it.
 #[test]
 fn nodes_are_dicts_of_their_output() {
     let data =
@@ -453,7 +455,7 @@ fn nodes_are_dicts_of_their_output() {
     }
 }
 
-/// Each mention of a long text pays for its length, whatever is done with it.
+/// Each mention of a long string is charged by its length, whatever its use.
 #[test]
 fn long_texts_of_the_data_cost_fuel() {
     let data = json!({

@@ -1,6 +1,6 @@
-//! Methods of texts in a condition, with Python's meaning.
+//! String methods in a condition, with Python's semantics.
 //!
-//! The result of a method is paid for in bytes before it is made.
+//! The result of a method is charged in bytes before it is created.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use super::callables::ConditionMethod;
 use super::methods::{small_count, text};
 use super::operand::{Evaluated, EvaluationFuel, MAX_TEXT_BYTES, Operand, check_size};
 
-/// Methods of texts; none for another method, or for other arguments.
+/// Calls a string method; `None` for any other method or arguments.
 pub(super) fn text_method<'a>(
     on: &str,
     method: ConditionMethod,
@@ -20,7 +20,7 @@ pub(super) fn text_method<'a>(
     fuel: &mut EvaluationFuel,
 ) -> Evaluated<Option<Operand<'a>>> {
     let argument_bytes: usize = args.iter().map(Operand::text_bytes).sum();
-    // Case may make a text up to three times as long.
+    // Case conversion may triple the length of a string.
     fuel.pay_copy((on.len() + argument_bytes).saturating_mul(3))?;
     let texts: Option<Vec<&str>> = args.iter().map(Operand::as_str).collect();
     if let Some(texts) = texts.as_deref()
@@ -94,7 +94,7 @@ pub(super) fn text_method<'a>(
     })
 }
 
-/// `split` and `rsplit` with a separator and a limit; none for other arguments.
+/// Implements `split` and `rsplit` with a separator and a limit; `None` for other arguments.
 fn split_at_most<'a>(
     on: &str,
     method: ConditionMethod,
@@ -131,7 +131,7 @@ fn split_at_most<'a>(
     })
 }
 
-/// `join` of the characters of a text.
+/// Implements `join` of the characters of a string.
 fn join_chars<'a>(on: &str, chars: &str, fuel: &mut EvaluationFuel) -> Evaluated<Operand<'a>> {
     let chars: Vec<String> = chars.chars().map(String::from).collect();
     check_size(on.len().saturating_mul(chars.len()), MAX_TEXT_BYTES, "text")?;
@@ -139,7 +139,7 @@ fn join_chars<'a>(on: &str, chars: &str, fuel: &mut EvaluationFuel) -> Evaluated
     Ok(text(chars.join(on)))
 }
 
-/// `join` of a list of texts.
+/// Implements `join` of a list of strings.
 fn join_list<'a>(on: &str, list: &Operand<'a>, fuel: &mut EvaluationFuel) -> Evaluated<Operand<'a>> {
     let mut out = String::new();
     for at in 0..list.length() {
@@ -158,7 +158,7 @@ fn join_list<'a>(on: &str, list: &Operand<'a>, fuel: &mut EvaluationFuel) -> Eva
     Ok(text(out))
 }
 
-/// Methods that lay a text out: lines, tabs and widths; none for other arguments.
+/// Implements layout methods: lines, tabs and widths; `None` for other arguments.
 fn laid_out<'a>(
     on: &str,
     method: ConditionMethod,
@@ -193,7 +193,7 @@ fn laid_out<'a>(
     })
 }
 
-/// Methods of texts whose arguments are all texts.
+/// Implements methods whose arguments are all strings.
 fn with_texts<'a>(
     on: &str,
     method: ConditionMethod,
@@ -305,7 +305,7 @@ fn with_texts<'a>(
     }))
 }
 
-/// Classes of characters, by regular expressions; a test compiles them all.
+/// Character classes, as regular expressions; a test compiles them all.
 type TextClass = LazyLock<Option<Regex>>;
 
 static DECIMAL: TextClass = LazyLock::new(|| Regex::new(r"^\p{Nd}+$").ok());
@@ -317,7 +317,7 @@ fn is_of(class: &TextClass, text: &str) -> bool {
     class.as_ref().is_some_and(|class| class.is_match(text))
 }
 
-/// Ends of lines, as Python splits at them.
+/// Line ends at which Python splits.
 const LINE_ENDS: &[char] =
     &['\n', '\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'];
 
@@ -339,7 +339,7 @@ fn lines(on: &str, keep_ends: bool) -> Vec<&str> {
     lines
 }
 
-/// At most so many words from one end, and the rest as it is.
+/// Splits off at most `most` words from one end; the rest is unchanged.
 fn split_blanks(on: &str, most: usize, from_end: bool) -> Vec<&str> {
     let (mut words, mut rest) = (Vec::new(), on);
     loop {
@@ -406,14 +406,14 @@ fn justified<'a>(
     let before = match method {
         ConditionMethod::LeftJustify => 0,
         ConditionMethod::RightJustify => missing,
-        // Python puts the odd blank before the text if the width is odd, too.
+        // Python puts the odd blank before the string if the width is also odd.
         _ => missing / 2 + (missing & width & 1),
     };
     let fills = |count: usize| fill.to_string().repeat(count);
     Ok(text(format!("{}{on}{}", fills(before), fills(missing - before))))
 }
 
-/// Methods that look at a part of the text, from a position and to another.
+/// Implements methods on a part of the string between two positions.
 fn within_bounds<'a>(
     on: &str,
     method: ConditionMethod,
@@ -457,7 +457,7 @@ fn within_bounds<'a>(
     })
 }
 
-/// Every word with a capital letter at its start.
+/// Capitalizes every word.
 fn title(on: &str) -> String {
     let mut out = String::with_capacity(on.len());
     let mut inside = false;

@@ -1,4 +1,4 @@
-//! Tables by which characters of a text are replaced: `maketrans` and `translate`.
+//! Tables that replace characters of a string: `maketrans` and `translate`.
 
 use std::rc::Rc;
 
@@ -7,16 +7,16 @@ use num_traits::ToPrimitive as _;
 
 use super::operand::{Evaluated, EvaluationFuel, MAX_TEXT_BYTES, Operand, check_size};
 
-/// Characters by number, and what stands for each: a character by number, a text, or nothing.
+/// Replacements by code point: a code point, a string, or nothing.
 pub(super) type TranslationTable = IndexMap<u32, Operand<'static>>;
 
-/// The entry of a character.
+/// Returns the entry of a character.
 pub(super) fn translation_of<'a>(table: &TranslationTable, code: &Operand<'_>) -> Option<Operand<'a>> {
     let Operand::Int(code) = code else { return None };
     table.get(&code.to_u32()?).cloned()
 }
 
-/// `maketrans(dict)`, `maketrans(from, to)` or `maketrans(from, to, delete)`.
+/// Implements `maketrans(dict)`, `maketrans(from, to)` or `maketrans(from, to, delete)`.
 pub(super) fn translation<'a>(args: &[Operand<'a>], fuel: &mut EvaluationFuel) -> Evaluated<Operand<'a>> {
     let mut table = TranslationTable::new();
     match args {
@@ -63,7 +63,7 @@ pub(super) fn translation<'a>(args: &[Operand<'a>], fuel: &mut EvaluationFuel) -
     Ok(Operand::Translation(Rc::new(table)))
 }
 
-/// `translate(table)` of a text.
+/// Implements `translate(table)` of a string.
 pub(super) fn translated<'a>(
     on: &str,
     table: &Operand<'a>,
@@ -75,7 +75,7 @@ pub(super) fn translated<'a>(
         let target = match table {
             Operand::Translation(table) => table.get(&u32::from(c)).cloned(),
             Operand::List(_) | Operand::Tuple(_) | Operand::Items(_) => table.item(u32::from(c) as usize),
-            // Their members have texts for names.
+            // Their member names are strings.
             Operand::Dict(_) | Operand::OutputDict(_) => None,
             other => {
                 let name = other.type_name();

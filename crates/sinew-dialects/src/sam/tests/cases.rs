@@ -1,4 +1,4 @@
-//! Recorded cases that need no run.
+//! Recorded cases without an execution.
 
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ fn definitions_are_judged_as_recorded() {
                 }
                 for (id, fields) in wanted["node_fields"].as_object().into_iter().flatten() {
                     let mut extra = plan.node(plan.find(id).unwrap()).extra.clone();
-                    // The plan carries what was written; this is what it means.
+                    // The plan contains the written value; the case has the effective value.
                     extra["max_items"] = extra.get("max_items").cloned().unwrap_or_else(|| 100.into());
                     for (key, expected) in fields.as_object().unwrap() {
                         if extra.get(key).unwrap_or(&Value::Null) != expected {
@@ -246,7 +246,7 @@ fn conditions_have_limits() {
     }
 }
 
-/// Any value at any place of a workflow gives findings or a plan, never a panic.
+/// Any value at any position of a workflow results in findings or a plan, never a panic.
 #[test]
 fn nothing_in_a_file_makes_lowering_panic() {
     let odd = [

@@ -1,4 +1,4 @@
-//! Files of our own, with every feature in them, read as a user's file is.
+//! Custom files with every feature, read like a user's file.
 
 use std::path::Path;
 
@@ -85,7 +85,7 @@ fn the_editors_schema_agrees_with_the_recorded_definitions() {
     }
 }
 
-/// Runs the workflow that a file ends with.
+/// Runs the last workflow of a file.
 fn run(name: &str, input: Value, stubs: Value) -> Mesh {
     let lowered = lowered(name).unwrap();
     let workflow = lowered.last().unwrap().plan.name.clone();
@@ -291,7 +291,8 @@ fn templates_and_paths_that_cannot_be_meant_are_told() {
         }})
     };
     let node = || json!({"id": "b", "type": "agent", "agent_name": "B", "depends_on": ["a"]});
-    // A text of the node's input, the code, and a part of the finding and its hint; none if nothing is to be told.
+    // A string in the node's input, the code, and a part of the finding and its hint; none if
+    // nothing is reported.
     let cases = [
         ("{{workflow.input.amount}} of {{a.output.price}}", None),
         ("{{workflow.input.amout}}", Some(("SINEW-2291", "no 'amout'", "'amount'"))),
@@ -319,11 +320,11 @@ fn templates_and_paths_that_cannot_be_meant_are_told() {
             ),
         }
     }
-    // Other properties are allowed by name, so a path to one of them is in order.
+    // Other properties are allowed, so a path to one of them is valid.
     let mut open = workflow("{{workflow.input.more}}", node());
     open["workflow"]["input_schema"]["additionalProperties"] = json!(true);
     assert!(lower(&open).unwrap()[0].warnings.is_empty());
-    // `node:` for `nodes:`, and `nodes:` without a list, are told as what they are.
+    // `node:` for `nodes:`, and `nodes:` without a list, are reported as such.
     for key in ["node", "nodes"] {
         let list = if key == "node" { json!([node()]) } else { Value::Null };
         let wrong = json!({"workflow": {"description": "d", "output_mapping": {}, key: list}});
@@ -349,7 +350,7 @@ fn a_converted_workflow_is_the_same_plan() {
             count += 1;
         }
     }
-    // And of every recorded definition that is valid.
+    // The same for every valid recorded definition.
     for case in recorded("definition") {
         let Ok(first) = lower(&case["workflow"]) else { continue };
         let converted = crate::to_sam(&first[0].plan, &Sam).unwrap();
@@ -360,7 +361,7 @@ fn a_converted_workflow_is_the_same_plan() {
     assert!(count > 20, "{count}");
 }
 
-/// Skills of a definition are skills of the card, with all the members that a card needs.
+/// Skills of a definition are skills of the card, with all fields that a card requires.
 #[test]
 fn skills_reach_the_card() {
     let of = |skills: Value| {

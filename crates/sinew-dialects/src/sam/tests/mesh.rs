@@ -14,7 +14,7 @@ use super::super::Sam;
 use super::super::world::name;
 use crate::Dialect;
 
-/// Behaviour of the agents of a case, in the words of the cases.
+/// Behaviour of the agents of a case, in the notation of the cases.
 pub(super) type Stubs = Value;
 
 /// A call of an agent.
@@ -39,7 +39,7 @@ struct Run {
     caller: Option<(usize, ActivationId, u32)>,
 }
 
-/// Executions and what they wait for.
+/// Executions and their pending events.
 pub(super) struct Mesh {
     plans: BTreeMap<String, Arc<sinew_plan::Plan>>,
     stubs: Stubs,
@@ -50,7 +50,7 @@ pub(super) struct Mesh {
     seq: usize,
     pub(super) calls: Vec<Call>,
     pub(super) cancels: Vec<String>,
-    /// Times the outermost execution said that it ended.
+    /// Number of end reports of the outermost execution.
     pub(super) finals: usize,
     pub(super) ended_at: Option<Time>,
 }
@@ -72,7 +72,7 @@ impl Mesh {
         }
     }
 
-    /// Runs a workflow until nothing is left to happen.
+    /// Runs a workflow until no events are pending.
     pub(super) fn run(&mut self, workflow: &str, input: Value, depth: u32, cancel_after: Option<Time>) {
         if let Some(at) = cancel_after {
             self.plan_for(at, Due::Cancel);
@@ -177,19 +177,19 @@ impl Mesh {
         }
     }
 
-    /// How the outermost execution ended.
+    /// Returns the outcome of the outermost execution.
     pub(super) fn outcome(&self) -> Option<&ExecutionOutcome> {
         let state = self.runs[0].machine.state();
         state.outcome.as_ref().filter(|_| state.ended)
     }
 
-    /// The dialect's own result object of the outermost execution.
+    /// Returns the dialect's result object of the outermost execution.
     pub(super) fn native(&self) -> Value {
         let machine = &self.runs[0].machine;
         Sam.adapter().native_result(&AdapterContext::new(machine.graph(), machine.state(), self.now))
     }
 
-    /// The status of every activation of the outermost execution, by the name events give it.
+    /// Returns the status of every activation of the outermost execution, by its name in events.
     pub(super) fn nodes(&self) -> BTreeMap<String, &'static str> {
         let machine = &self.runs[0].machine;
         let ctx = machine.context();
@@ -211,7 +211,7 @@ impl Mesh {
         self.calls.iter().filter(|call| call.agent == agent).map(|call| (*call.ask.input).clone()).collect()
     }
 
-    /// The most calls of an agent that were open at the same time.
+    /// Returns the maximum number of concurrent calls of an agent.
     pub(super) fn most_at_once(&self, agent: &str) -> usize {
         let calls: Vec<&Call> = self.calls.iter().filter(|call| call.agent == agent).collect();
         let open_at = |at: Time| {
@@ -221,7 +221,7 @@ impl Mesh {
     }
 }
 
-/// A stub's answer; none if it is silent.
+/// Returns a stub's answer; `None` if it does not answer.
 fn answer(
     stub: &Value,
     input: &Value,

@@ -1,4 +1,4 @@
-//! Recorded runs, and runs of our own.
+//! Recorded and custom executions.
 
 use serde_json::{Value, json};
 use sinew_engine::TerminalStatus;
@@ -16,7 +16,7 @@ fn runs_end_as_recorded() {
     all_hold(&failures);
 }
 
-/// A check of an input, or of a workflow's output, that takes too long ends the execution with the code for it.
+/// An input or output check that takes too long ends the execution with its own code.
 #[test]
 fn checks_that_take_too_long_are_faults() {
     let schema =
@@ -36,7 +36,7 @@ fn checks_that_take_too_long_are_faults() {
     }
 }
 
-/// Keys that say something about envelopes: the mesh's business.
+/// Keys about envelopes, which the mesh is responsible for.
 const ENVELOPE: [&str; 14] = [
     "call_props",
     "data_types",
@@ -124,7 +124,7 @@ fn observed(mesh: &Mesh, key: &str, expected: &Value, case: &Value) -> Value {
             let nodes = mesh.nodes();
             of_each(&|id| nodes.get(id).map_or(Value::Null, |status| (*status).into()))
         }
-        // An agent that takes one text gets it without an input object: the mesh's business.
+        // The mesh is responsible for passing a single string to an agent without an input object.
         "calls" | "first_text" if !case["cards"].is_null() => expected.clone(),
         "calls" => mesh.calls.iter().map(|call| json!([call.agent, *call.ask.input])).collect(),
         "call_counts" => of_each(&|agent| mesh.inputs_of(agent).len().into()),
@@ -138,7 +138,7 @@ fn observed(mesh: &Mesh, key: &str, expected: &Value, case: &Value) -> Value {
     }
 }
 
-/// Runs a definition of our own.
+/// Runs a custom definition.
 fn own(nodes: &Value, more: &Value, input: Value, stubs: Value) -> Mesh {
     let mut workflow = json!({ "description": "d", "nodes": nodes, "output_mapping": { "r": 1 } });
     for (key, value) in more.as_object().unwrap() {
@@ -259,7 +259,8 @@ fn failures_say_which_child_failed() {
     assert_eq!(mesh.inputs_of("X"), [json!({ "e": error })]);
 }
 
-/// A path that leads nowhere is null in operators, in items of maps and in exit handlers, whatever it starts with.
+/// A path without a value is null in operators, in items of maps and in exit handlers, whatever its
+/// root.
 #[test]
 fn missing_paths_are_null_where_they_are_dealt_with() {
     let nodes = json!([
@@ -284,7 +285,7 @@ fn missing_paths_are_null_where_they_are_dealt_with() {
     assert_eq!(mesh.inputs_of("X"), [json!({ "m": null, "s": "success", "a": null, "t": "<>" })]);
 }
 
-/// An input or a mapping that names a field of a completed node which is not there is an error, as recorded.
+/// An input or a mapping that names a missing field of a completed node is an error, as recorded.
 #[test]
 fn inputs_and_mappings_refuse_fields_that_are_not_there() {
     let nodes = json!([
@@ -296,7 +297,8 @@ fn inputs_and_mappings_refuse_fields_that_are_not_there() {
     assert!(fault.message.contains("Output field 'nope' not found in node 'a'"), "{fault}");
 }
 
-/// Variables of maps and loops are there, with and without `.output`, wherever a template may stand.
+/// Variables of maps and loops are available with and without `.output`, wherever templates are
+/// allowed.
 #[test]
 fn variables_of_maps_and_loops_stand_everywhere() {
     let all = json!({
@@ -332,7 +334,7 @@ fn variables_of_maps_and_loops_stand_everywhere() {
     assert_eq!(turns[1], json!({ "n": 1, "o": 1, "before": true }));
 }
 
-/// The table of docs/dialects/sam.md: which fault is tried again under which policy.
+/// The table of docs/dialects/sam.md: retried faults by policy.
 #[test]
 fn retry_policies_say_which_fault_is_tried_again() {
     use sinew_protocol::{Fault, FaultKind};

@@ -1,8 +1,8 @@
-//! Ends of a workflow: failures, cancellation, outputs that break their schema.
+//! Ends of a workflow: failures, cancellation, outputs that violate their schema.
 
 use super::*;
 
-/// After any end, nodes that were entered exit, and the last event is the end of the workflow.
+/// After any end, entered nodes exit, and the last event is the end of the workflow.
 #[test]
 fn a_run_that_breaks_off_keeps_its_results_and_its_last_events() {
     let check = |case: &Value, last: &[&str], results: &Value, fault: &str| {
@@ -75,7 +75,7 @@ fn a_cancelled_run_ends_its_node_and_itself() {
     assert_eq!(output["results"], json!({ "a": cancelled }));
 }
 
-/// A journal of a version that noted `node:exit` tells it once.
+/// A journal of a version that noted `node:exit` reports it only once.
 #[test]
 fn a_noted_exit_is_not_told_twice() {
     let bench = run(&json!({ "workflow": workflow(&json!({ "a": {} }), ""), "input": {}, "stubs": {} }));

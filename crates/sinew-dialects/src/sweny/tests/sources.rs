@@ -1,4 +1,4 @@
-//! Texts that a workflow or an input names.
+//! Sources referenced by a workflow or an input.
 
 use super::*;
 
@@ -94,7 +94,7 @@ fn an_input_brings_files_that_whoever_starts_it_reads() {
         assert_eq!(sources[place][key], want, "{place} {key}");
     }
 
-    // A source that was not read is refused, and no node runs.
+    // A source that was not read is rejected, and no node runs.
     let mut bench = Bench::new(lower(&Sweny, &workflow).unwrap().plan, Sweny.adapter());
     bench.start(given, &mut stub);
     assert!(bench.asked.is_empty());
