@@ -17,7 +17,7 @@ use scenario_agent::ScenarioAgent;
 use scenarios::agent_scenarios;
 use sinew_agents::AgentSet;
 use sinew_executor::service::{Service, ServiceOptions};
-use sinew_gateway::{DEFAULT_PORT, Gateway, GatewayOptions, ReachableAddresses};
+use sinew_gateway::{DEFAULT_PORT, Gateway, GatewayOptions, GrpcAddressForm, ReachableAddresses};
 use sinew_mesh::connect::Connect;
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Mesh, Provision};
@@ -60,6 +60,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // The suites' webhooks are on this machine.
     options.push_addresses = ReachableAddresses::All;
     options.default_agent = Some(DEFAULT_AGENT.to_owned());
+    // The suite of A2A finds its transports on the card.
+    options.grpc_on_cards = Some(GrpcAddressForm::Authority);
     let gateway = Gateway::start(connect(&server.url(), "gateway").await?, options).await?;
     let base = gateway.base_url();
     println!("A2A  {base}  (card: {base}/.well-known/agent-card.json)\nMCP  {base}/mcp\nCtrl-C ends it");

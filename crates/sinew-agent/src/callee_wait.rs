@@ -55,6 +55,13 @@ impl CalleeWaits {
         waits.extend(wait.map(|message| (call.to_owned(), message)));
     }
 
+    /// Replaces the message of a call. Returns false if it is the same.
+    pub(crate) fn update(&self, call: &str, message: Message) -> bool {
+        let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = waits.iter_mut().find(|(id, shown)| id == call && *shown != message);
+        shown.map(|(_, shown)| *shown = message).is_some()
+    }
+
     /// Returns the message of the call that has waited longest.
     pub(crate) fn oldest(&self) -> Option<Message> {
         let waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -178,6 +178,8 @@ impl PeerRequest<'_> {
                         let show =
                             |wait| self.context.entry.map(|entry| ShownWait::new(entry, self.id, wait));
                         stopped = wait.map(|wait| (clock.stop(), show(wait)));
+                    } else if let (Some(wait), Some((_, Some(shown)))) = (wait, &stopped) {
+                        shown.update(wait);
                     }
                     (heard_at, is_sent) = (Instant::now(), true);
                     task_id = Some(task.id.0);
@@ -319,6 +321,13 @@ impl<'a> ShownWait<'a> {
         entry.callee_waits.set(call, Some(wait));
         entry.show_callee_wait();
         Self { entry, call }
+    }
+
+    /// Shows the callee's present question.
+    fn update(&self, wait: Message) {
+        if self.entry.callee_waits.update(self.call, wait) {
+            self.entry.show_callee_wait();
+        }
     }
 }
 

@@ -138,8 +138,17 @@ impl Entry {
     /// Shows the call that has waited longest for a person, unless the task waits for its own
     /// caller.
     pub(crate) fn show_callee_wait(&self) {
-        if self.snapshot().status.state == TaskState::Working {
-            self.change_status(TaskState::Working, self.callee_waits.oldest());
+        let mut status = TaskStatus::with_timestamp(TaskState::Working);
+        status.message = self.callee_waits.oldest();
+        let is_shown = self.state.send_if_modified(|task| {
+            let is_working = task.status.state == TaskState::Working;
+            if is_working {
+                Arc::make_mut(task).status = status.clone();
+            }
+            is_working
+        });
+        if is_shown {
+            self.feed.changed(status);
         }
     }
 

@@ -149,7 +149,7 @@ impl Connect {
         let role = self.role;
         let settings = self.settle(&variable)?;
         let named = settings.signed(ConnectOptions::new())?.1;
-        let caller = settings.caller.clone().or(named).unwrap_or_else(|| default_caller(&variable));
+        let caller = settings.caller.clone().or(named).unwrap_or_else(default_caller);
         let caller = Token::of(&caller);
         let prefix = settings.inbox.clone().unwrap_or_else(|| format!("_INBOX_{caller}"));
         let version = env!("CARGO_PKG_VERSION");
@@ -658,7 +658,11 @@ fn name_in(creds: &str) -> Option<String> {
 }
 
 /// Returns the default caller: the system's user and host, readable in subjects.
-fn default_caller(variable: &dyn Fn(&str) -> Option<String>) -> String {
+pub fn default_caller() -> String {
+    caller_of(&|name| env::var(name).ok())
+}
+
+fn caller_of(variable: &dyn Fn(&str) -> Option<String>) -> String {
     let user = variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_default();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');

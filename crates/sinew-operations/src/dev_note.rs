@@ -27,6 +27,8 @@ const ENV_FILE: &str = ".sinew/dev.env";
 const PASSWORD_FILE: &str = "password";
 /// Maximum size of a note, and of a password.
 const MAX_FILE_BYTES: u64 = 4096;
+/// Port of a NATS server whose address has none.
+const DEFAULT_PORT: &str = "4222";
 /// Time limit for connecting to the server.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
 
@@ -77,8 +79,9 @@ impl RunningDev {
     pub fn has_addresses(&self, urls: &str) -> bool {
         urls.split(',').all(|url| {
             let host = url.trim().trim_start_matches("nats://").trim_end_matches('/');
-            let port = host.strip_prefix("127.0.0.1:").or_else(|| host.strip_prefix("localhost:"));
-            port.and_then(|port| port.parse().ok()).is_some_and(|port: u16| self.ports.contains(&port))
+            let (name, port) = host.split_once(':').unwrap_or((host, DEFAULT_PORT));
+            let is_local = matches!(name, "127.0.0.1" | "localhost");
+            is_local && port.parse().is_ok_and(|port: u16| self.ports.contains(&port))
         })
     }
 }
@@ -117,6 +120,8 @@ impl DevNote {
     pub fn write(ports: Vec<u16>, namespace: &str, password: &str) -> Option<Self> {
         let note = RunningDev { ports, namespace: namespace.to_owned(), password: password.to_owned() };
         keep_state_private(Path::new(DEV_FILE)).ok()?;
+        // Removes the files if one of them cannot be written.
+        let written = Self;
         write_private_file(Path::new(DEV_FILE), &serde_json::to_vec(&note).ok()?).ok()?;
         let variables = [
             (env::NATS_URL, note.url().as_str()),
@@ -126,7 +131,7 @@ impl DevNote {
         ]
         .map(|(name, value)| format!("{name}={value}\n"));
         write_private_file(Path::new(ENV_FILE), variables.concat().as_bytes()).ok()?;
-        Some(Self)
+        Some(written)
     }
 
     /// Returns the file with the variables that connect an agent or a tool to the mesh.
@@ -174,6 +179,7 @@ mod tests {
             ("localhost:4333", true),
             ("nats://127.0.0.1:4333,nats://127.0.0.1:4334", true),
             ("nats://127.0.0.1:4333,nats://example.com:4222", false),
+            ("localhost", false),
             ("nats://127.0.0.1:43330", false),
             ("nats://example.com:4333", false),
             ("nats://me:secret@127.0.0.1:4333", false),
@@ -181,5 +187,7 @@ mod tests {
         ] {
             assert_eq!(dev.has_addresses(urls), expected, "{urls}");
         }
+        let usual = RunningDev { ports: vec![4222], ..dev };
+        assert!(usual.has_addresses("localhost") && usual.has_addresses("nats://127.0.0.1"));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use sinew_executor::client::Client;
-use sinew_mesh::connect::Connect;
+use sinew_mesh::connect::{Connect, default_caller};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_operations::dev_note::RunningDev;
 use sinew_operations::duration::parse_duration;
@@ -17,9 +17,12 @@ use sinew_protocol::code;
 use sinew_protocol::env;
 use sinew_telemetry::TelemetryError;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
 
 /// Heading of the flags that name a mesh, in help.
 const CONNECTION_HEADING: &str = "Connection";
+/// Pause before the next attempt to reach a server that is starting.
+const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// The current folder.
 const HERE: &str = ".";
 /// Variables with credentials.
@@ -107,11 +110,14 @@ impl Connection {
         if resolved.dev_password.is_some() {
             let folder = self.dev.as_deref().unwrap_or(Path::new(HERE));
             let folder = folder.canonicalize().map_err(|error| Failure::unreadable(folder, &error))?;
-            let caller = self.caller.iter().flat_map(|caller| ["--as".to_owned(), caller.clone()]);
-            return Ok(["--dev".to_owned(), folder.display().to_string()]
-                .into_iter()
-                .chain(caller)
-                .collect());
+            let folder = Some(folder.display().to_string());
+            let named = [
+                ("--dev", &folder),
+                ("--namespace", &resolved.namespace),
+                ("--nats-timeout", &self.nats_timeout),
+                ("--as", &self.caller),
+            ];
+            return Ok(flags(&named));
         }
         let named_by_context = resolved.context.is_some() || variable(env::NATS_CONTEXT).is_some();
         let nats = resolved.nats.or_else(|| variable(env::NATS_URL).filter(|_| !named_by_context));
@@ -130,13 +136,13 @@ impl Connection {
             ("--nats-timeout", &self.nats_timeout),
             ("--as", &self.caller),
         ];
-        let given = named.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value.clone()?]));
-        Ok(given.flatten().collect())
+        Ok(flags(&named))
     }
 
     /// Returns the connection with the address and password of a running `sinew dev`: the one of
     /// `--dev`, or the one in the current folder if no other address is given.
     fn resolved(&self) -> Result<Self, Failure> {
+        let has_credential_flags = self.user.is_some() || self.creds.is_some() || self.nkey.is_some();
         let dev = match &self.dev {
             Some(folder) => Some(RunningDev::find(folder).ok_or_else(|| {
                 let text = format!("no `sinew dev` is running in {}", folder.display());
@@ -146,10 +152,8 @@ impl Connection {
             None if self.context.is_some() || variable(env::NATS_CONTEXT).is_some() => None,
             None => {
                 let address = self.nats.clone().or_else(|| variable(env::NATS_URL));
-                let has_credentials = self.user.is_some()
-                    || self.creds.is_some()
-                    || self.nkey.is_some()
-                    || CREDENTIALS.iter().any(|name| variable(name).is_some());
+                let has_credentials =
+                    has_credential_flags || CREDENTIALS.iter().any(|name| variable(name).is_some());
                 RunningDev::find(Path::new(HERE)).filter(|dev| match &address {
                     Some(address) => !has_credentials && dev.has_addresses(address),
                     None => true,
@@ -159,13 +163,13 @@ impl Connection {
         Ok(match dev {
             Some(dev) => Self {
                 nats: Some(dev.url()),
-                user: Some(dev.user().to_owned()),
+                user: self.user.clone().or_else(|| (!has_credential_flags).then(|| dev.user().to_owned())),
                 namespace: self
                     .namespace
                     .clone()
                     .or_else(|| variable(env::NAMESPACE))
                     .or(Some(dev.namespace)),
-                dev_password: Some(dev.password),
+                dev_password: Some(dev.password).filter(|_| !has_credential_flags),
                 ..self.clone()
             },
             None => self.clone(),
@@ -179,6 +183,8 @@ impl Connection {
         }
         let resolved = self.resolved()?;
         let timeout = self.nats_timeout.as_deref().map(parse_duration).transpose()?;
+        // The user of the server of `sinew dev` is everybody's: it does not name the caller.
+        let default_caller = resolved.dev_password.is_some().then(default_caller);
         let connect = Connect {
             url: resolved.nats,
             context: self.context.clone(),
@@ -191,7 +197,7 @@ impl Connection {
             ca: self.tlsca.clone().map(Into::into),
             timeout: timeout.map(Duration::from_millis),
             namespace: resolved.namespace,
-            caller: self.caller.clone(),
+            caller: self.caller.clone().or(default_caller),
             role,
             screen_calm: None,
         };
@@ -205,6 +211,22 @@ impl Connection {
         Ok(mesh)
     }
 
+    /// Like [`Connection::open`], but waits for a server that is not reachable yet, for as long as
+    /// `--nats-timeout` or `NATS_TIMEOUT` states.
+    pub(crate) async fn open_when_reachable(&self, role: &'static str) -> Result<Mesh, Failure> {
+        let timeout = self.nats_timeout.clone().or_else(|| variable(env::NATS_TIMEOUT));
+        let timeout = timeout.as_deref().map(parse_duration).transpose()?.unwrap_or_default();
+        let until = Instant::now() + Duration::from_millis(timeout);
+        loop {
+            match self.open(role).await {
+                Err(failure) if failure.kind == FailureKind::Unreachable && Instant::now() < until => {
+                    sleep(CONNECT_PAUSE).await;
+                }
+                opened => return opened,
+            }
+        }
+    }
+
     /// Connects to a provisioned mesh to start and inspect executions.
     pub(crate) async fn client(&self) -> Result<Client, Failure> {
         let mesh = self.open("cli").await?;
@@ -215,6 +237,12 @@ impl Connection {
     pub(crate) async fn operator(&self) -> Result<MeshOperator, Failure> {
         Ok(MeshOperator::new(self.client().await?))
     }
+}
+
+/// Returns the flags that have a value, each followed by it.
+fn flags(named: &[(&str, &Option<String>)]) -> Vec<String> {
+    let given = named.iter().filter_map(|(flag, value)| Some([(*flag).to_owned(), (*value).clone()?]));
+    given.flatten().collect()
 }
 
 /// Returns whether a variable gives an address or a context.

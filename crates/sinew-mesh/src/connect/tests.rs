@@ -186,7 +186,7 @@ fn credentials_name_their_user() {
 
 #[test]
 fn a_caller_without_credentials_is_readable() {
-    let named = default_caller(&|name| (name == "USER").then(|| "pat o'brien".to_owned()));
+    let named = caller_of(&|name| (name == "USER").then(|| "pat o'brien".to_owned()));
     assert!(named.starts_with("pat-o-brien"), "{named}");
     assert_eq!(Token::of(&named).as_str(), named);
 }

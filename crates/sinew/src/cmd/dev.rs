@@ -106,6 +106,9 @@ pub(crate) struct DevArgs {
 
 /// Runs the command.
 pub(crate) fn dev(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
+    if args.mesh.dev.is_some() {
+        return Err(Failure::usage("--dev names a running `sinew dev`; this command starts one"));
+    }
     if args.mesh.nats.is_some()
         && (args.store.is_some() || args.ephemeral || args.port.is_some() || args.servers.is_some())
     {

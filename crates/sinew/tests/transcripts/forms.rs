@@ -233,7 +233,7 @@ fn faults_of_view(
     }
     if format == "name" {
         let is_refused = code == Some(2) && out.is_empty();
-        let says_why = err.contains("does not support") || err.contains("SINEW-8001");
+        let says_why = err.contains("does not support `-o name`") || err.contains("SINEW-8001");
         let other = out.lines().find(|line| line.contains(' ')).map(|line| format!("not a name: {line}"));
         wrong.extend(other);
         wrong.extend((is_refused && !says_why).then(|| format!("refused with {err}")));

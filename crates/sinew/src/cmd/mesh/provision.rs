@@ -61,7 +61,7 @@ pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<E
         storage_limit: args.storage_limit.as_deref().map(parse_byte_count).transpose()?,
         keep_events: args.keep_events.then_some(true),
     };
-    let mesh = args.mesh.open("provisioner").await?;
+    let mesh = args.mesh.open_when_reachable("provisioner").await?;
     if args.dry_run {
         let differences = match mesh.admin().check().await {
             Ok(differences) => differences,
