@@ -1,4 +1,5 @@
-//! An outside agent on the mesh: its card is looked at again and again, and announced as long as it can be had.
+//! External agent on the mesh: its card is refreshed regularly, and announced as long as it is
+//! available.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +18,17 @@ use crate::outside_task::{OutsideAgent, begin_counts};
 use crate::remote_card::{RemoteCard, fetch_card};
 use crate::remote_client::RemoteClient;
 
-/// Waits between attempts to fetch a card: the first, and the longest.
+/// Delays between attempts to fetch a card: the first and the maximum.
 const FETCH_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
-/// Looks at a card that fail in a row before the agent leaves the mesh.
+/// Consecutive failed refreshes after which the agent is removed from the mesh.
 const MAX_FAILED_LOOKS: u32 = 3;
-/// How long a stopping bridge waits for tasks. Others take up what is left.
+/// Time for which a stopping bridge waits for its tasks. Other processes continue the remaining
+/// ones.
 const GRACE: Duration = Duration::from_secs(10);
-/// Tasks count as given back so long before they are.
+/// Time by which tasks count as returned before they are.
 const HALT_MARGIN: Duration = Duration::from_millis(500);
 
-/// An outside agent whose card was read.
+/// External agent with a valid card.
 #[derive(Debug)]
 pub struct Bridge {
     settings: Arc<BridgeSettings>,
@@ -35,15 +37,15 @@ pub struct Bridge {
     card: RemoteCard,
 }
 
-/// The agent that is served for one state of the card.
+/// Agent that is served for one version of the card.
 struct ServedCard {
     card: RemoteCard,
     generation: CancellationToken,
 }
 
 impl Bridge {
-    /// Reads the card of an outside agent; waits for an agent that is away. `None` if `stop` fires before. Fails if the card
-    /// or the credentials cannot be used.
+    /// Reads the card of an external agent and waits while the agent is unreachable. Returns `None`
+    /// if `stop` fires first. Fails if the card or the credentials cannot be used.
     pub async fn open(
         settings: BridgeSettings,
         stop: &CancellationToken,
@@ -75,17 +77,17 @@ impl Bridge {
         }
     }
 
-    /// Name of the agent on the mesh.
+    /// Returns the name of the agent on the mesh.
     pub fn name(&self) -> &str {
         &self.card.shown.name
     }
 
-    /// Serves the agent until `stop` fires. Fails if the mesh does not take it.
+    /// Serves the agent until `stop` fires. Fails if the mesh rejects it.
     pub async fn serve(self, mesh: Mesh, stop: CancellationToken) -> Result<(), BridgeError> {
         begin_counts();
         let (mut serving, own_stop) = (JoinSet::new(), stop.child_token());
         let mut served = self.serve_cards(&mut serving, &mesh, &own_stop).await;
-        // An agent of another card must not go on alone after a failure.
+        // The agent of another version of the card must not continue alone after a failure.
         own_stop.cancel();
         while let Some(ended) = serving.join_next().await {
             served = served.and(agent_ended(ended));
@@ -93,7 +95,7 @@ impl Bridge {
         served
     }
 
-    /// Serves an agent for each state of the card until `stop` fires or an agent fails.
+    /// Serves an agent for each version of the card until `stop` fires or an agent fails.
     async fn serve_cards(
         &self,
         serving: &mut JoinSet<Result<(), sinew_agent::AgentError>>,
@@ -111,7 +113,7 @@ impl Bridge {
                     next_look = Instant::now() + self.settings.refresh;
                     let looked = tokio::select! {
                         biased;
-                        // An outside agent that does not answer must not keep a process from ending.
+                        // An unresponsive external agent must not delay the shutdown of a process.
                         () = stop.cancelled() => return Ok(()),
                         looked = fetch_card(&self.settings, &self.hosts, &self.credentials) => looked,
                     };
@@ -124,7 +126,7 @@ impl Bridge {
                             }
                             tracing::info!(agent = name, "the card of the external agent changed");
                             let newer = self.begin(serving, mesh, self.named(card), stop);
-                            // The new one is there before the old one leaves.
+                            // The new agent is started before the old one stops.
                             if let Some(old) = served.replace(newer) {
                                 old.generation.cancel();
                             }
@@ -132,7 +134,7 @@ impl Bridge {
                         Err(error) => {
                             failed_looks += 1;
                             tracing::warn!(agent = name, %error, code = error.code(), "cannot refresh the card");
-                            // A card that is not trusted any more counts at once.
+                            // An untrusted card removes the agent immediately.
                             let is_over = failed_looks >= MAX_FAILED_LOOKS || matches!(error, BridgeError::Untrusted { .. });
                             if let Some(old) = served.take_if(|_| is_over) {
                                 tracing::warn!(agent = name, "the external agent is removed from the mesh");
@@ -145,7 +147,8 @@ impl Bridge {
         }
     }
 
-    /// The card under the name that the agent has on the mesh, whatever the outside agent calls itself now.
+    /// Returns the card under the agent's name on the mesh, even if the external agent changed its
+    /// name.
     fn named(&self, mut card: RemoteCard) -> RemoteCard {
         self.name().clone_into(&mut card.shown.name);
         card

@@ -1,4 +1,4 @@
-//! The form of a bridge file, `NAME.bridge.yaml`, and the settings that it becomes.
+//! Format of a bridge file, `NAME.bridge.yaml`, and the settings that it becomes.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -18,17 +18,17 @@ use crate::credentials::{CredentialKind, SecretSource};
 use crate::error::BridgeError;
 use crate::named_hosts::IdentityFiles;
 
-/// Largest file that a bridge file names, in bytes.
+/// Maximum size of a file that a bridge file references, in bytes.
 const MAX_FILE_BYTES: u64 = 256 << 10;
 /// Path of a card below the address of an agent.
 const CARD_PATH: &str = "/.well-known/agent-card.json";
-/// Time between two looks at a card, if the file names none.
+/// Default interval between refreshes of a card.
 const DEFAULT_REFRESH: Duration = Duration::from_mins(5);
-/// Shortest time between two looks at a card.
+/// Minimum interval between refreshes of a card.
 const MIN_REFRESH: Duration = Duration::from_secs(1);
-/// Longest time for one task, if the file names none.
+/// Default timeout of one task.
 const DEFAULT_TIMEOUT: Duration = Duration::from_hours(1);
-/// Tasks at once, if the file names no number.
+/// Default number of concurrent tasks.
 const DEFAULT_CONCURRENCY: usize = 64;
 
 /// An outside agent of A2A 1.0 as an agent of the mesh.
@@ -143,7 +143,7 @@ pub(crate) enum RemoteBinding {
 /// Settings of a bridge.
 #[derive(Clone, Debug)]
 pub struct BridgeSettings {
-    /// Name on the mesh; `None` to take that of the card.
+    /// Name on the mesh; `None` to use that of the card.
     pub(crate) name: Option<String>,
     pub(crate) card: Url,
     pub(crate) description: Option<String>,
@@ -159,7 +159,7 @@ pub struct BridgeSettings {
     pub(crate) resend: bool,
 }
 
-/// The JSON Schema of bridge files, for editors and for the check at load.
+/// Returns the JSON Schema of bridge files, for editors and for validation at load.
 pub fn bridge_file_schema() -> Value {
     schemars::schema_for!(BridgeFile).into()
 }
@@ -168,19 +168,20 @@ static FORM: LazyLock<Result<Schema, String>> =
     LazyLock::new(|| Schema::compile(&bridge_file_schema()).map_err(|error| error.to_string()));
 
 impl BridgeSettings {
-    /// Name of the agent on the mesh. `None` if it is that of the card.
+    /// Returns the name of the agent on the mesh, or `None` if it is that of the card.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Address of the card without its query, which may hold secrets.
+    /// Returns the address of the card without its query, which may contain secrets.
     pub(crate) fn shown_address(&self) -> String {
         let mut url = self.card.clone();
         url.set_query(None);
         url.into()
     }
 
-    /// Settings for an address alone: no credentials, the name of the card. Fails if it is not an address of HTTP.
+    /// Creates settings from an address alone: no credentials, the name of the card. Fails if it is
+    /// not an HTTP address.
     pub fn of_address(address: &str) -> Result<Self, BridgeError> {
         Ok(Self {
             name: None,
@@ -199,7 +200,8 @@ impl BridgeSettings {
         })
     }
 
-    /// Reads a bridge file and the files that it names. Fails with findings that name their places.
+    /// Reads a bridge file and the files that it references. Fails with findings and their
+    /// positions.
     pub fn load(path: &Path) -> Result<Self, Diagnostics> {
         let shown = path.display().to_string();
         let limits = Limits::default();
@@ -243,7 +245,7 @@ impl BridgeSettings {
         })
     }
 
-    /// Whether a URL is of a host that the operator named.
+    /// Returns whether a URL belongs to a host that the operator configured.
     pub(crate) fn is_named(&self, url: &Url) -> bool {
         let origin = url.origin().ascii_serialization();
         self.card.origin() == url.origin() || self.hosts.contains(&origin)
@@ -262,7 +264,8 @@ impl BridgeFile {
             certificate: self.certificate.map(|file| (folder.join(file.certificate), folder.join(file.key))),
             authorities: self.authorities.map(|name| folder.join(name)),
         };
-        // They are read again at each request; defects of today are findings of the file.
+        // The files are read again at each request; current defects are findings of the bridge
+        // file.
         identity.read()?;
         let card_keys = match &self.card_keys {
             None => None,
@@ -347,7 +350,8 @@ fn web_address(which: &'static str, address: &str) -> Result<Url, BridgeError> {
     Ok(url)
 }
 
-/// The address of a card: as it is if its path ends like a file, else below the address of the agent.
+/// Returns the address of a card: unchanged if its path ends like a file, otherwise below the
+/// address of the agent.
 fn card_address(address: &str) -> Result<Url, BridgeError> {
     let mut url = web_address("card", address)?;
     url.set_fragment(None);

@@ -1,4 +1,5 @@
-//! Outside agents of one process: each is opened and served in a task of its own, so that none waits for another.
+//! External agents of one process: each is opened and served in a separate task, so that none waits
+//! for another.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,14 +14,14 @@ use crate::bridge::Bridge;
 use crate::bridge_file::BridgeSettings;
 use crate::error::BridgeError;
 
-/// Waits between attempts to serve an agent: the first, and the longest, doubled in between.
+/// Delays between attempts to serve an agent: the first and the maximum, doubled in between.
 const SERVE_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// Names that agents of this process have on the mesh.
+/// Names that agents of this process use on the mesh.
 #[derive(Clone, Default)]
 struct ServedNames(Arc<Mutex<BTreeSet<String>>>);
 
-/// Name of an agent, taken until this is dropped.
+/// Name of an agent, reserved until this is dropped.
 struct ServedName {
     names: ServedNames,
     name: String,
@@ -48,8 +49,9 @@ impl Drop for ServedName {
     }
 }
 
-/// Serves outside agents until `stop` fires. If one cannot be opened or served, the failure is logged and the agent is tried
-/// again, while the others go on. `admit` fails for a name that the agent must not have on the mesh.
+/// Serves external agents until `stop` fires. If one cannot be opened or served, the failure is
+/// logged and the agent is retried, while the others continue. `admit` fails for a name that the
+/// agent must not use on the mesh.
 pub async fn serve_bridges<A, F>(
     settings: Vec<BridgeSettings>,
     mesh: Mesh,

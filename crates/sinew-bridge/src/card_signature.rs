@@ -1,6 +1,7 @@
-//! Signatures of cards: JWS over the canonical card without its signatures, by keys that the operator pinned.
+//! Signatures of cards: JWS over the canonical card without its signatures, by keys that the
+//! operator configured.
 //!
-//! The address of keys that a signature names (`jku`) is not read: a signer would name its own trust root.
+//! The key address of a signature (`jku`) is ignored: a signer could choose its own trust root.
 
 use data_encoding::BASE64URL_NOPAD;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, ED25519, UnparsedPublicKey, VerificationAlgorithm};
@@ -9,10 +10,10 @@ use serde_json::Value;
 use sinew_protocol::canonical_json::canonical_json;
 use sinew_protocol::unique_keys::read_unique;
 
-/// Signatures of one card that are looked at.
+/// Maximum number of verified signatures of one card.
 const MAX_SIGNATURES: usize = 8;
-/// Members of a card that are left out of a signature when they have their default, by the rules of A2A 1.0. Others are
-/// required, or stand in the card only if they were set.
+/// Required fields of a card, which a signature covers even with their default value (A2A 1.0).
+/// Other fields are omitted if they have their default value.
 const REQUIRED_MEMBERS: [&str; 16] = [
     "name",
     "description",
@@ -32,7 +33,7 @@ const REQUIRED_MEMBERS: [&str; 16] = [
     "schemes",
 ];
 
-/// Keys that cards may be signed by.
+/// Keys that may sign cards.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CardKeys(Vec<CardKey>);
 
@@ -83,13 +84,13 @@ struct ProtectedHeader {
     alg: CardAlgorithm,
     #[serde(default)]
     kid: Option<String>,
-    /// Extensions that a reader must understand; none is.
+    /// Extensions that a reader must understand; none is supported.
     #[serde(default)]
     crit: Option<Value>,
 }
 
 impl CardKeys {
-    /// Reads a JSON Web Key Set with keys of P-256 and Ed25519. Fails if there is no such key.
+    /// Parses a JSON Web Key Set with keys of P-256 and Ed25519. Fails if it contains no such key.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let set: KeySetFile = read_unique(text.as_bytes()).map_err(|error| error.to_string())?;
         let keys = set.keys.iter().map(KeyEntry::read).collect::<Result<Vec<_>, _>>()?;
@@ -99,7 +100,7 @@ impl CardKeys {
         Ok(Self(keys))
     }
 
-    /// Fails unless a signature of the card is by one of these keys.
+    /// Fails unless one of these keys signed the card.
     pub(crate) fn check(&self, card: &Value) -> Result<(), String> {
         let signatures =
             card.get("signatures").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -127,7 +128,7 @@ impl CardKeys {
         let bytes =
             BASE64URL_NOPAD.decode(text("signature").as_bytes()).map_err(|error| error.to_string())?;
         let mut known = self.0.iter().filter(|key| {
-            // A key is for one algorithm, whatever the signature claims.
+            // A key is for one algorithm, regardless of the signature's claim.
             key.algorithm == header.alg && (key.id.is_none() || header.kid.is_none() || key.id == header.kid)
         });
         let mut unsigned = card.clone();
@@ -168,7 +169,7 @@ impl KeyEntry {
     }
 }
 
-/// The card as a signer writes it that leaves defaults out.
+/// Returns the card in the form of a signer that omits defaults.
 fn without_defaults(value: &Value) -> Value {
     match value {
         Value::Object(members) => {

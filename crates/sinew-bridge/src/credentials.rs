@@ -1,4 +1,5 @@
-//! Credentials of a bridge: from the environment or files, read at each use so that rotated ones count.
+//! Credentials of a bridge: from the environment or files, read at each use so that rotation takes
+//! effect.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -15,27 +16,27 @@ use tokio::time::Instant;
 
 use crate::error::BridgeError;
 
-/// Largest secret, in bytes.
+/// Maximum size of a secret, in bytes.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
-/// Largest answer of a token endpoint, in bytes.
+/// Maximum size of a token response, in bytes.
 const MAX_TOKEN_ANSWER: usize = 64 << 10;
-/// Time for an answer of a token endpoint.
+/// Timeout of a token request.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(15);
-/// A token is renewed so long before its end.
+/// Time before its expiry at which a token is renewed.
 const RENEWAL_MARGIN: Duration = Duration::from_secs(30);
-/// Life of a token whose answer names none.
+/// Lifetime of a token whose response has none.
 const DEFAULT_TOKEN_LIFE: Duration = Duration::from_mins(5);
-/// Values that are hidden in answers: those of the newest secrets and tokens.
+/// Maximum number of values that are redacted in responses: those of the newest secrets and tokens.
 const MAX_REMEMBERED: usize = 32;
-/// Longest life of a token that is believed.
+/// Maximum accepted lifetime of a token.
 const MAX_TOKEN_LIFE: Duration = Duration::from_hours(24);
 
-/// Place of a secret.
+/// Source of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SecretSource {
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(String),
-    /// A file, whose last line end does not count.
+    /// A file; a final line break is ignored.
     File(PathBuf),
 }
 
@@ -57,12 +58,12 @@ impl SecretSource {
     }
 }
 
-/// Kinds of credentials beside certificates.
+/// Kinds of credentials, except certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CredentialKind {
     /// A header with a key.
     ApiKey { header: String, value: SecretSource },
-    /// A token that is known.
+    /// A static token.
     Bearer(SecretSource),
     /// Tokens of an OAuth2 token endpoint, by client credentials.
     ClientCredentials {
@@ -73,12 +74,12 @@ pub(crate) enum CredentialKind {
     },
 }
 
-/// Credentials with the token that was fetched last.
+/// Credentials with the last fetched token.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     kind: Option<CredentialKind>,
     token: Mutex<Option<FetchedToken>>,
-    /// Values that were sent, the newest last.
+    /// Sent values, newest last.
     sent: std::sync::Mutex<VecDeque<String>>,
 }
 
@@ -102,7 +103,7 @@ impl Credentials {
         Self { kind, token: Mutex::default(), sent: std::sync::Mutex::default() }
     }
 
-    /// The values that were sent, which answers must not show.
+    /// Returns the sent values, which must be redacted in responses.
     pub(crate) fn secrets(&self) -> ResolvedSecrets {
         let mut secrets = ResolvedSecrets::default();
         let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,7 +122,7 @@ impl Credentials {
         sent.push_back(value.to_owned());
     }
 
-    /// The header to send; `None` without credentials.
+    /// Returns the header to send; `None` without credentials.
     pub(crate) async fn header(&self, web: &WebClient) -> Result<Option<(String, String)>, BridgeError> {
         let bearer = "authorization".to_owned();
         let (header, scheme, value) = match &self.kind {
@@ -134,7 +135,7 @@ impl Credentials {
         Ok(Some((header, format!("{scheme}{value}"))))
     }
 
-    /// Forgets a token that was refused. Says whether another one can be had.
+    /// Discards a rejected token. Returns whether another one can be fetched.
     pub(crate) async fn forget_token(&self) -> bool {
         self.token.lock().await.take().is_some()
     }
@@ -190,7 +191,7 @@ impl Credentials {
         if status != 200 {
             return Err(failed(format!("status {status}")));
         }
-        // The parser's words may quote the token.
+        // The parser's message may quote the token.
         let answer: TokenAnswer = serde_json::from_slice(&body)
             .map_err(|_| failed("its response has no access_token".to_owned()))?;
         let is_bearer = answer.token_type.as_deref().is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
@@ -198,7 +199,7 @@ impl Credentials {
             return Err(failed("its token is not a bearer token".to_owned()));
         }
         let life = answer.expires_in.map_or(DEFAULT_TOKEN_LIFE, Duration::from_secs).min(MAX_TOKEN_LIFE);
-        // A token that lives shorter than the margin is used once.
+        // A token with a lifetime below the margin is used once.
         let until = Instant::now() + life.saturating_sub(RENEWAL_MARGIN);
         Ok(FetchedToken { text: answer.access_token, until })
     }

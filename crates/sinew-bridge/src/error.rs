@@ -1,11 +1,11 @@
-//! Reasons why an outside agent cannot be used, each with its operator code.
+//! Reasons why an external agent cannot be used, each with its operator code.
 
 use sinew_protocol::{Fault, FaultKind, code};
 
-/// Longest text of an outside agent in an error, in characters.
+/// Maximum length of an external agent's text in an error, in characters.
 const MAX_QUOTED: usize = 500;
 
-/// Failure of a bridge, or of one task of its outside agent.
+/// Failure of a bridge, or of one task of its external agent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BridgeError {
@@ -17,17 +17,17 @@ pub enum BridgeError {
         /// Defect of the setting.
         reason: String,
     },
-    /// The card of the outside agent cannot be read.
+    /// The card of the external agent cannot be read.
     #[error("the card at {address} cannot be used: {reason}")]
     Card {
         /// Address of the card.
         address: String,
         /// Defect of the card, or failure of the request.
         reason: String,
-        /// Whether the card may be there later.
+        /// Whether the card may be available later.
         may_pass: bool,
     },
-    /// The signature of the card is not one of the configured keys.
+    /// The card is not signed by a configured key.
     #[error("the card at {address} is not trusted: {reason}")]
     Untrusted {
         /// Address of the card.
@@ -35,53 +35,53 @@ pub enum BridgeError {
         /// Defect of the signature.
         reason: String,
     },
-    /// The card has no address that the bridge can use.
+    /// The card has no interface that the bridge supports.
     #[error("the external agent has no usable interface: {reason}")]
     Interface {
-        /// Interfaces of the card, and why they are not used.
+        /// Interfaces of the card, and why they cannot be used.
         reason: String,
     },
-    /// The outside agent answered something that A2A does not allow, or more than the limits.
+    /// The response of the external agent violates A2A or exceeds the limits.
     #[error("the external agent's response to {operation} is invalid: {reason}")]
     Answer {
-        /// Operation that was asked for.
+        /// Called operation.
         operation: &'static str,
-        /// Defect of the answer.
+        /// Defect of the response.
         reason: String,
     },
-    /// The outside agent refused an operation.
+    /// The external agent refused an operation.
     #[error("the external agent refused {operation}: {reason}")]
     Refused {
-        /// Operation that was asked for.
+        /// Called operation.
         operation: &'static str,
-        /// Words of the outside agent, shortened.
+        /// Message of the external agent, truncated.
         reason: String,
         /// Whether the same call may succeed later.
         may_pass: bool,
-        /// Wait that the outside agent asks for, in milliseconds.
+        /// Delay that the external agent requested, in milliseconds.
         retry_after_ms: Option<u64>,
     },
-    /// The outside agent cannot be reached.
+    /// The external agent is unreachable.
     #[error("the external agent is unreachable: {reason}")]
     Unreachable {
         /// Failure of the request.
         reason: String,
     },
-    /// A message may or may not have been taken.
+    /// It is unknown whether a message was accepted.
     #[error("cannot determine whether the external agent accepted the message: {reason}")]
     FateUnknown {
-        /// Event that left the fate open.
+        /// Event that made the outcome unknown.
         reason: String,
     },
-    /// The task of the outside agent ended without a result.
+    /// The task of the external agent ended without a result.
     #[error("the task of the external agent ended as {state}{}", said(.text))]
     TaskEnded {
         /// State of the task.
         state: &'static str,
-        /// Words of the outside agent, shortened; empty if there are none.
+        /// Message of the external agent, truncated; empty if there is none.
         text: String,
     },
-    /// Credentials cannot be read, or are not accepted.
+    /// Credentials cannot be read, or are rejected.
     #[error("the credentials for the external agent cannot be used: {reason}")]
     Credentials {
         /// Defect of the credentials, without their value.
@@ -104,7 +104,7 @@ fn said(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }
 
-/// Text of others without control characters, shortened.
+/// Truncates untrusted text and removes its control characters.
 pub(crate) fn quoted(text: &str) -> String {
     let mut clean: String = text.chars().filter(|c| !c.is_control()).take(MAX_QUOTED + 1).collect();
     if clean.chars().count() > MAX_QUOTED {
@@ -115,7 +115,7 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 impl BridgeError {
-    /// Operator code, explained by `sinew explain CODE`.
+    /// Returns the operator code, explained by `sinew explain CODE`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Setting { .. } => code::BRIDGE_FILE_NOT_VALID.as_str(),
@@ -133,16 +133,16 @@ impl BridgeError {
         }
     }
 
-    /// The error of a task of this process that panicked.
+    /// Returns the error for a task of this process that panicked.
     pub(crate) fn died(error: &tokio::task::JoinError) -> Self {
         Self::Agent { code: code::AGENT_DIED.as_str(), reason: error.to_string() }
     }
 
-    /// Whether the outside agent may be there later.
+    /// Returns whether the external agent may be available later.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Card { may_pass, .. } | Self::Refused { may_pass, .. } => *may_pass,
-            // Refused before any work; the operator may mend credentials.
+            // Rejected before any work; the operator may fix the credentials.
             Self::Unreachable { .. } | Self::TaskEnded { .. } | Self::Credentials { .. } => true,
             Self::Mesh(error) => error.is_transient(),
             _ => false,

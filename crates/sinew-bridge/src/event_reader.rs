@@ -1,26 +1,27 @@
-//! Events of a stream (SSE), read piece by piece and never more than allowed.
+//! Events of a stream (SSE), parsed incrementally and within limits.
 
-/// Largest event, in bytes.
+/// Maximum size of an event, in bytes.
 const MAX_EVENT_BYTES: usize = 4 << 20;
 
-/// Reader of the text of a stream.
+/// Incremental parser of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct EventReader {
-    /// Bytes of a line that has not ended.
+    /// Bytes of an incomplete line.
     line: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
-    /// Whether the last byte was a carriage return, after which a line feed belongs to the same line end.
+    /// Whether the last byte was a carriage return, after which a line feed belongs to the same
+    /// line break.
     after_return: bool,
 }
 
-/// An event, or a line of one, is larger than allowed.
+/// An event, or one of its lines, exceeds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event has more than {MAX_EVENT_BYTES} bytes")]
 pub(crate) struct EventTooLarge;
 
 impl EventReader {
-    /// Takes the next bytes; gives the data of the events that they complete.
+    /// Parses the next bytes and returns the data of the events that they complete.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, EventTooLarge> {
         let mut events = Vec::new();
         for &byte in bytes {

@@ -1,11 +1,13 @@
-//! Outside agents of A2A 1.0 as agents of a mesh: `sinew serve bridge`.
+//! External agents of A2A 1.0 as agents of a mesh: `sinew serve bridge`.
 //!
-//! Place in the flow: above the SDK and the HTTP client of ready-made agents. A [`Bridge`] fetches the card of an outside
-//! agent, announces it under a name of the mesh, and serves each task by a task of the outside agent. The id of the outside
-//! task is a recorded step before the task is waited for, so any process of the same name takes the task up.
+//! Layer: above the SDK and the HTTP client of ready-made agents. A [`Bridge`] fetches the card of
+//! an external agent, announces it under a name of the mesh, and serves each task by a task of the
+//! external agent. The id of the external task is recorded as a step before the bridge waits for
+//! it, so any process of the same name can continue the task.
 //!
-//! It never sends one message twice, unless the file says that the outside agent recognises repeated messages; never sends
-//! credentials to a host that the operator did not name; and never waits for, or stores, more than its limits allow.
+//! It never sends one message twice, unless the file states that the external agent deduplicates
+//! messages; never sends credentials to a host that the operator did not configure; and never waits
+//! for, or stores, more than its limits allow.
 //!
 //! ```yaml
 //! # translator.bridge.yaml

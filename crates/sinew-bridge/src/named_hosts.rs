@@ -1,4 +1,4 @@
-//! The client of hosts that the operator named, with certificates from files that may be replaced at any time.
+//! HTTP client for configured hosts, with certificates from files that may be replaced at any time.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -8,20 +8,20 @@ use sinew_files::read_file;
 
 use crate::error::BridgeError;
 
-/// Largest file of certificates or keys, in bytes.
+/// Maximum size of a file of certificates or keys, in bytes.
 const MAX_PEM_BYTES: u64 = 256 << 10;
 
-/// Files of the certificates that a bridge shows and trusts.
+/// Files of the certificates that a bridge presents and trusts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IdentityFiles {
     /// Certificate with its chain, and its key.
     pub(crate) certificate: Option<(PathBuf, PathBuf)>,
-    /// Authorities that servers are trusted by; `None` for those of the system.
+    /// Authorities of trusted servers; `None` for those of the system.
     pub(crate) authorities: Option<PathBuf>,
 }
 
 impl IdentityFiles {
-    /// The certificates that the files hold now.
+    /// Reads the current certificates.
     pub(crate) fn read(&self) -> Result<WebIdentity, BridgeError> {
         let pem = |setting: &'static str, path: &Path| {
             read_file(path, MAX_PEM_BYTES).map_err(|error| {
@@ -42,19 +42,19 @@ impl IdentityFiles {
     }
 }
 
-/// The client of hosts that the operator named. Certificates count from the next request on when their files change.
+/// HTTP client for configured hosts. Changed certificate files take effect with the next request.
 #[derive(Debug)]
 pub(crate) struct NamedHosts {
     files: IdentityFiles,
     held: Mutex<HeldClient>,
 }
 
-/// A client with the certificates that it was made of.
+/// Client with the certificates that it was created from.
 #[derive(Debug)]
 struct HeldClient {
     client: WebClient,
     identity: WebIdentity,
-    /// Certificates that could not be used, so that each is logged once.
+    /// Unusable certificates, so that each is logged only once.
     refused: Option<WebIdentity>,
 }
 
@@ -66,8 +66,8 @@ impl NamedHosts {
         Ok(Self { files, held: Mutex::new(HeldClient { client, identity, refused: None }) })
     }
 
-    /// The client with the certificates of now. A certificate and its key may be replaced one after the other: until they
-    /// fit, the old ones hold.
+    /// Returns a client with the current certificates. A certificate and its key may be replaced
+    /// one after the other: until they match, the old ones are used.
     pub(crate) fn client(&self) -> WebClient {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if self.files.is_empty() {
@@ -95,7 +95,7 @@ fn client_of(identity: &WebIdentity) -> Result<WebClient, BridgeError> {
     WebClient::with_identity(ReachableAddresses::All, identity).map_err(|error| unusable(&error))
 }
 
-/// The error of certificates that cannot be used.
+/// Returns the error for unusable certificates.
 pub(crate) fn unusable(error: &dyn std::fmt::Display) -> BridgeError {
     BridgeError::Setting { setting: "certificate", reason: error.to_string() }
 }

@@ -1,4 +1,5 @@
-//! One task of the mesh as a task of an outside agent: sent once, recorded, followed to its end by any process.
+//! A task of the mesh as a task of an external agent: sent once, recorded, and followed to its end
+//! by any process.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,79 +22,82 @@ use crate::remote_output::{data_of, output_of, output_of_message, words_of};
 use crate::task_message::{OutgoingParts, answer_parts, message, parts_of};
 use crate::task_view::{TaskView, state_word};
 
-/// Silence of a stream after which the task is asked for.
+/// Time without events of a stream after which the task is queried.
 const STREAM_SILENCE: Duration = Duration::from_mins(1);
-/// Waits between two looks at a task: the first, and the longest, doubled in between.
+/// Delays between queries of a task: the first and the maximum, doubled in between.
 const POLL_INTERVAL: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
-/// Time without any answer about a task, after which the attempt fails. Another attempt takes the same task up.
+/// Time without any response about a task after which the attempt fails. Another attempt continues
+/// the same task.
 const MAX_SILENCE: Duration = Duration::from_mins(5);
-/// Tries to send a message that the agent did not take, and the first wait between them.
+/// Attempts to send a message that the agent did not accept, and the first delay between them.
 const SEND_TRIES: (u32, Duration) = (5, Duration::from_millis(500));
-/// Longest wait that an agent may ask for before a message is tried again.
+/// Maximum delay that an agent may request before a message is sent again.
 const MAX_SEND_WAIT: Duration = Duration::from_secs(30);
-/// Looks for the task of a message whose answer was lost, and the first wait between them: the message may be on its way.
+/// Queries for the task of a message whose response was lost, and the first delay between them: the
+/// message may still be in transit.
 const FIND_TRIES: (u32, Duration) = (4, Duration::from_millis(500));
-/// Time for the cancellation of a task that was given up.
+/// Timeout for the cancellation of an abandoned task.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(4);
-/// Questions of one task that a workflow is asked.
+/// Maximum number of questions of one task that a workflow answers.
 const MAX_QUESTIONS: u32 = 20;
-/// Bytes of a question that its caller is shown.
+/// Maximum size of a question for the caller, in bytes.
 const MAX_QUESTION_BYTES: usize = 32 << 10;
-/// Longest id of a task, in bytes.
+/// Maximum length of a task id, in bytes.
 const MAX_ID_BYTES: usize = 1_024;
-/// Largest message that takes the place of a task, in bytes: it stands in the log of the task.
+/// Maximum size of a message that replaces a task, in bytes; it is stored in the log of the task.
 const MAX_DIRECT_BYTES: usize = 512 << 10;
 
-/// An outside agent, as the handler of its tasks.
+/// External agent, as the handler of its tasks.
 pub(crate) struct OutsideAgent {
     pub(crate) client: RemoteClient,
     pub(crate) settings: Arc<BridgeSettings>,
     pub(crate) has_input_schema: bool,
     pub(crate) has_output_schema: bool,
-    /// Fires before this process gives back what it has begun: tasks go on elsewhere, so outside tasks are not cancelled.
+    /// Fires before this process returns its running tasks: other processes continue them, so
+    /// external tasks are not cancelled.
     pub(crate) halting: CancellationToken,
 }
 
-/// Fate of a message.
+/// Outcome of sending a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum SentMessage {
-    /// The agent works on a task.
+    /// The agent created a task.
     Task { task: String, context: String },
-    /// The agent answered at once.
+    /// The agent responded with a message.
     Message { message: Message },
 }
 
-/// Beginning of an answer that stays in this process.
+/// Start of a response that is kept in this process.
 #[derive(Default)]
 struct HeldAnswer {
     first: Option<StreamResponse>,
     events: Option<Box<RemoteEvents>>,
 }
 
-/// A question that was answered, as the log has it.
+/// Answered question, as stored in the log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct AnsweredQuestion {
     question: String,
     parts: Vec<Part>,
-    /// Extensions that the answer names.
+    /// Extensions of the answer.
     #[serde(default)]
     extensions: Vec<String>,
 }
 
-/// Place of a message among those of an activation.
+/// A message of an activation, with its position.
 struct OutsideMessage<'a> {
     id: String,
     parts: &'a [Part],
     extensions: &'a [String],
-    /// Task that the message goes to.
+    /// Task that the message continues.
     task: Option<&'a str>,
 }
 
 type TaskSlot = Arc<Mutex<Option<String>>>;
 
 impl OutsideAgent {
-    /// Does a task of the mesh.
+    /// Processes a task of the mesh.
     pub(crate) async fn perform(self: Arc<Self>, input: Value, context: Context) -> Result<Value, Failure> {
         let known = TaskSlot::default();
         let work = self.work(&input, &context, &known);
@@ -141,7 +145,8 @@ impl OutsideAgent {
                 }
                 TaskState::InputRequired if !self.has_output_schema => return Ok(question_of(&ended)),
                 state => {
-                    // An earlier attempt that ended like this has been answered for; this one asks again.
+                    // An earlier attempt with this outcome has already reported it; this attempt
+                    // sends the message again.
                     let ended_in = context
                         .steps()
                         .run(&format!("ended-{round}"), StepEffect::Repeat, |_| async {
@@ -158,7 +163,7 @@ impl OutsideAgent {
         }
     }
 
-    /// Sends the message of a round, unless a process has done so.
+    /// Sends the message of a round, unless a process has already sent it.
     async fn send(
         &self,
         outgoing: &OutgoingParts,
@@ -171,7 +176,7 @@ impl OutsideAgent {
         self.send_recorded(&format!("send-{round}"), &place, context).await
     }
 
-    /// Sends a message once, however many processes try.
+    /// Sends a message only once, regardless of the number of processes.
     async fn send_recorded(
         &self,
         step: &str,
@@ -240,7 +245,7 @@ impl OutsideAgent {
         }
     }
 
-    /// Looks for the task of a message that may have been taken.
+    /// Finds the task of a message that may have been accepted.
     async fn find(&self, place: &OutsideMessage<'_>, reason: String) -> Result<SentMessage, BridgeError> {
         let (tries, mut wait) = FIND_TRIES;
         for tried in 0..tries {
@@ -254,7 +259,8 @@ impl OutsideAgent {
             };
             match tasks {
                 Ok(tasks) => {
-                    // An agent may ignore the context of a list, or give a task one of its own.
+                    // An agent may ignore the context of a list query, or assign its own context to
+                    // a task.
                     let is_ours = |task: &&Task| {
                         let mut messages = task.history.iter().flatten();
                         messages.any(|message| message.id.0 == place.id)
@@ -276,7 +282,7 @@ impl OutsideAgent {
         Err(BridgeError::FateUnknown { reason })
     }
 
-    /// Follows a task to its end; questions are answered by the workflow that the file names.
+    /// Follows a task to its end; the configured workflow answers its questions.
     async fn conduct(
         &self,
         (task, task_context): (&str, &str),
@@ -308,8 +314,8 @@ impl OutsideAgent {
         Err(failure(BridgeError::TaskEnded { state: "input-required", text }))
     }
 
-    /// Gets the answer to a question of the agent: from the workflow or the people that the file names, else from the caller of
-    /// the task, which is `input-required` meanwhile.
+    /// Gets the answer to a question of the agent: from the configured workflow or people,
+    /// otherwise from the caller of the task, which is `input-required` meanwhile.
     async fn ask(
         &self,
         status: &TaskStatus,
@@ -340,7 +346,8 @@ impl OutsideAgent {
         }
     }
 
-    /// Waits until a task has ended, or asks something else than `answered`. Streams that end are opened again.
+    /// Waits until a task has ended, or asks a question other than `answered`. Reopens streams that
+    /// end.
     async fn follow(
         &self,
         mut view: TaskView,
@@ -355,7 +362,7 @@ impl OutsideAgent {
         let mut answered = answered;
         let mut settled = |view: &TaskView| {
             if view.task.status.state == TaskState::Working {
-                // The answer has arrived: whatever is asked from now on is a new question.
+                // The answer was received: any further question is new.
                 answered = "";
             }
             view.is_settled()
@@ -398,16 +405,16 @@ impl OutsideAgent {
                 return Ok(self.complete(view).await);
             }
             if self.client.endpoint.streams {
-                // A refusal means that the task has ended meanwhile, or that only looking helps.
+                // A refusal means that the task has ended, or that it must be queried.
                 events = self.client.subscribe(&view.task.id.0).await.ok();
             }
-            // An agent that ends its streams at once must not be asked without a pause.
+            // Limits the request rate to an agent that ends its streams immediately.
             sleep(wait).await;
             wait = (wait * 2).min(POLL_INTERVAL.1);
         }
     }
 
-    /// The task with all of its artifacts: a stream may have begun in the middle.
+    /// Returns the task with all of its artifacts: a stream may have started in the middle.
     async fn complete(&self, mut view: TaskView) -> TaskView {
         if is_terminal(view.task.status.state)
             && let Ok(task) = self.client.task(&view.task.id.0, 0).await
@@ -422,7 +429,7 @@ impl OutsideAgent {
     }
 }
 
-/// Starts the counters, so that the first message counts as an increase.
+/// Initialises the counters, so that the first message counts as an increase.
 pub(crate) fn begin_counts() {
     for outcome in ["sent", "found", "unknown"] {
         metrics::counter!("sinew_bridge_messages_total", "outcome" => outcome).increment(0);
@@ -433,7 +440,7 @@ fn count_message(outcome: &'static str) {
     metrics::counter!("sinew_bridge_messages_total", "outcome" => outcome).increment(1);
 }
 
-/// Reads the answer to a message.
+/// Decodes the response to a message.
 fn sent_message(
     answer: SendAnswer,
     expected: Option<&str>,
@@ -488,7 +495,7 @@ fn sent_task(task: &str, context: &str, expected: Option<&str>) -> Result<SentMe
     }
 }
 
-/// Tells people who watch what an event says.
+/// Reports the content of an event to observers.
 fn tell(context: &Context, event: &StreamResponse) {
     match event {
         StreamResponse::StatusUpdate(update) => {
@@ -506,7 +513,7 @@ fn tell(context: &Context, event: &StreamResponse) {
     }
 }
 
-/// Mark of a question: the same as long as it is not answered.
+/// Returns the id of a question, which is constant until it is answered.
 fn question_id(status: &TaskStatus) -> String {
     let id = status.message.as_ref().map(|message| message.id.0.as_str());
     let text = words_of(status.message.as_ref());
@@ -514,7 +521,7 @@ fn question_id(status: &TaskStatus) -> String {
     words.chars().take(MAX_ID_BYTES).collect()
 }
 
-/// The texts and data of a question, as far as they fit into an event.
+/// Returns the texts and data of a question, as far as they fit into an event.
 fn question_parts(message: Option<&Message>) -> Vec<Part> {
     let parts = message.iter().flat_map(|message| &message.parts);
     let shown = parts.filter(|part| matches!(part.content, PartContent::Text(_) | PartContent::Data(_)));
@@ -530,7 +537,7 @@ fn question_parts(message: Option<&Message>) -> Vec<Part> {
     if fitting.is_empty() { vec![Part::text(quoted(&words_of(message)))] } else { fitting }
 }
 
-/// A question as the output of a task: a later task answers it with `reply_to`.
+/// Returns a question as the output of a task: a later task answers it with `reply_to`.
 fn question_of(task: &Task) -> Value {
     let message = task.status.message.as_ref();
     let mut output = json!({

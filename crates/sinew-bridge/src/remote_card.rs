@@ -1,4 +1,4 @@
-//! The card of an outside agent: fetched, checked, and turned into what the mesh may see of it.
+//! Card of an external agent: fetched, verified, and reduced to what the mesh may see.
 
 use std::time::Duration;
 
@@ -17,38 +17,38 @@ use crate::credentials::Credentials;
 use crate::error::{BridgeError, quoted};
 use crate::outside_hosts::OutsideHosts;
 
-/// Largest card that is read, in bytes. Drawings and the like are dropped before it is announced.
+/// Maximum size of a card, in bytes. Pictures and similar data are removed before it is announced.
 const MAX_CARD_BYTES: usize = 512 << 10;
-/// Time for an answer.
+/// Timeout of a request.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(20);
-/// Redirects on the way to a card.
+/// Maximum number of redirects to a card.
 const MAX_REDIRECTS: u32 = 3;
-/// Longest name that is taken from a card.
+/// Maximum length of a name from a card.
 const MAX_NAME: usize = 64;
-/// Version of A2A that is spoken.
+/// Supported version of A2A.
 const VERSION_PREFIX: &str = "1.";
 
-/// Interface of an outside agent.
+/// Interface of an external agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteEndpoint {
     pub(crate) address: String,
     pub(crate) binding: RemoteBinding,
     pub(crate) tenant: Option<String>,
-    /// Whether the agent streams.
+    /// Whether the agent supports streaming.
     pub(crate) streams: bool,
 }
 
-/// A checked card.
+/// Verified card.
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteCard {
-    /// The card as others may see it, under the name on the mesh.
+    /// Card as announced, under the name on the mesh.
     pub(crate) shown: AgentCard,
     pub(crate) endpoint: RemoteEndpoint,
-    /// Digest of what is shown and where it leads: another one means another card.
+    /// Digest of the announced card and its endpoint, which detects changes.
     pub(crate) digest: String,
 }
 
-/// Fetches the card and checks it.
+/// Fetches and verifies the card.
 pub(crate) async fn fetch_card(
     settings: &BridgeSettings,
     hosts: &OutsideHosts,
@@ -64,7 +64,8 @@ pub(crate) async fn fetch_card(
     read_card(settings, credentials.secrets().hide_in_value(&raw))
 }
 
-/// Reads the bytes of a card. A redirect to another host is followed without credentials, and to public addresses only.
+/// Fetches the bytes of a card. Follows a redirect to another host without credentials, and to
+/// public addresses only.
 async fn fetch_bytes(
     settings: &BridgeSettings,
     hosts: &OutsideHosts,
@@ -119,7 +120,7 @@ fn bad_card(settings: &BridgeSettings, reason: &str) -> BridgeError {
     BridgeError::Card { address: settings.shown_address(), reason: quoted(reason), may_pass: false }
 }
 
-/// Checks a card and chooses the interface.
+/// Verifies a card and selects the interface.
 fn read_card(settings: &BridgeSettings, mut raw: Value) -> Result<RemoteCard, BridgeError> {
     let bad = |reason: &str| bad_card(settings, reason);
     let own_name = raw.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -153,7 +154,7 @@ fn read_card(settings: &BridgeSettings, mut raw: Value) -> Result<RemoteCard, Br
     Ok(RemoteCard { shown, endpoint, digest })
 }
 
-/// A name of a card as a name of the mesh: letters, digits, `-` and `_`.
+/// Converts a name from a card to a name of the mesh: letters, digits, `-` and `_`.
 fn mesh_name(name: &str) -> String {
     let mut clean = String::new();
     for c in name.chars() {
@@ -279,7 +280,7 @@ mod tests {
         assert_eq!(shown.capabilities.extensions.map(|all| all.len()), Some(0));
     }
 
-    /// Answers one request, and gives its head.
+    /// Responds to one request, and returns its head.
     async fn answer_one(listener: TcpListener, answer: String) -> String {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut head = Vec::new();
@@ -305,7 +306,7 @@ mod tests {
         );
         std::fs::write(&file, text).unwrap();
         let settings = BridgeSettings::load(&file).unwrap();
-        // The stranger is on this machine here, so its client may reach that.
+        // The redirect target is on this machine here, so its client may access it.
         let own = NamedHosts::open(IdentityFiles::default()).unwrap();
         let strangers = WebClient::new(ReachableAddresses::All).unwrap();
         let hosts = OutsideHosts { named: own, strangers };

@@ -1,4 +1,4 @@
-//! Operations of A2A at an outside agent, over JSON-RPC or paths.
+//! A2A operations of an external agent, over JSON-RPC or HTTP+JSON.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,41 +23,41 @@ use crate::event_reader::EventReader;
 use crate::outside_hosts::OutsideHosts;
 use crate::remote_card::RemoteEndpoint;
 
-/// Time for the answer of an operation that does not wait for the task.
+/// Timeout of an operation that does not wait for the task.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Largest answer, in bytes.
+/// Maximum size of a response, in bytes.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
-/// Most bytes of one stream.
+/// Maximum size of one stream, in bytes.
 const MAX_STREAM_BYTES: usize = 64 << 20;
-/// Status of a request that was not taken, because there are too many.
+/// Status of a request that was rejected because of a rate limit.
 const TOO_MANY_REQUESTS: u16 = 429;
-/// Errors of a gateway of Sinew that come before any work, so that the message was not taken.
+/// Errors of a Sinew gateway before any work, after which the message was not accepted.
 const NOT_TAKEN: [Code; 4] =
     [code::AGENT_BUSY, code::GATEWAY_BUSY, code::GATEWAY_CALLER_LIMIT, code::NOBODY_ANSWERS];
-/// Media type of refusals outside A2A.
+/// Media type of errors outside A2A.
 const PROBLEM_JSON: &str = "application/problem+json";
-/// Tasks of one context that are looked at.
+/// Maximum number of listed tasks of one context.
 const LIST_PAGE: u32 = 100;
 
-/// Outcome of an operation that was not performed, or may not have been.
+/// Failure of an operation that was not performed, or whose outcome is unknown.
 #[derive(Debug)]
 pub(crate) enum CallFailure {
-    /// The agent answered that it does not do it.
+    /// The agent refused the operation.
     Refused(A2aError),
-    /// The service limits its callers; it did not take the request.
+    /// The service limits its callers and did not accept the request.
     Busy { retry_after_ms: Option<u64> },
     /// The request did not reach the service.
     Unsent(String),
-    /// No answer came; the request may have been taken.
+    /// No response was received; the request may have been accepted.
     Lost(String),
-    /// The answer is not one of A2A.
+    /// The response violates A2A.
     Wrong(String),
-    /// The credentials cannot be read, or are not accepted.
+    /// The credentials cannot be read, or are rejected.
     Credentials(BridgeError),
 }
 
 impl CallFailure {
-    /// The failure as an error of the bridge.
+    /// Converts the failure to an error of the bridge.
     pub(crate) fn into_error(self, operation: &'static str) -> BridgeError {
         match self {
             Self::Refused(error) => {
@@ -82,8 +82,8 @@ impl CallFailure {
         }
     }
 
-    /// Whether a message that failed like this may have been taken: no answer came, or the agent failed while it had the
-    /// message.
+    /// Returns whether a message with this failure may have been accepted: no response was
+    /// received, or the agent failed while it processed the message.
     pub(crate) fn leaves_fate_open(&self) -> bool {
         match self {
             Self::Lost(_) => true,
@@ -92,7 +92,7 @@ impl CallFailure {
                     let code = fault_of(error).code;
                     NOT_TAKEN.iter().all(|known| code != known.as_str())
                 }
-                // A server that stands before the agent passed the message on, and could not read the answer.
+                // A proxy before the agent forwarded the message, and could not parse the response.
                 ErrorCode::InvalidAgentResponse => true,
                 _ => false,
             },
@@ -100,7 +100,7 @@ impl CallFailure {
         }
     }
 
-    /// Whether the same question may be answered later.
+    /// Returns whether the same request may succeed later.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Busy { .. } | Self::Unsent(_) | Self::Lost(_) => true,
@@ -114,7 +114,7 @@ impl CallFailure {
     }
 }
 
-/// An outside agent as its operations.
+/// Client for the operations of an external agent.
 #[derive(Debug)]
 pub(crate) struct RemoteClient {
     pub(crate) endpoint: RemoteEndpoint,
@@ -122,11 +122,11 @@ pub(crate) struct RemoteClient {
     credentials: Arc<Credentials>,
 }
 
-/// Answer to a message that was sent for a stream.
+/// Response to a message that requested a stream.
 pub(crate) enum SendAnswer {
-    /// The first event, and those that follow.
+    /// First event, and the following ones.
     Stream(StreamResponse, Box<RemoteEvents>),
-    /// One answer for all.
+    /// Single response.
     Whole(SendMessageResponse),
 }
 
@@ -139,12 +139,12 @@ impl RemoteClient {
         Self { endpoint, hosts, credentials }
     }
 
-    /// Values that answers must not show.
+    /// Returns the values that must be redacted in responses.
     pub(crate) fn secrets(&self) -> ResolvedSecrets {
         self.credentials.secrets()
     }
 
-    /// Sends a message. The answer comes as soon as there is a task, or a message instead of one.
+    /// Sends a message. Returns as soon as there is a task, or a message instead of one.
     pub(crate) async fn send(&self, message: &Message) -> Result<SendAnswer, CallFailure> {
         let configuration = json!({"returnImmediately": true, "acceptedOutputModes": []});
         let params = json!({"message": message, "configuration": configuration});
@@ -156,17 +156,17 @@ impl RemoteClient {
                 Some(first) => Ok(SendAnswer::Stream(first, events)),
                 None => Err(CallFailure::Lost("the stream ended before its first event".to_owned())),
             },
-            // An agent that does not stream after all.
+            // The agent does not stream despite its card.
             RemoteAnswer::Value(value) => read(value).map(SendAnswer::Whole),
         }
     }
 
-    /// The task as it is now.
+    /// Returns the current task.
     pub(crate) async fn task(&self, id: &str, history: u32) -> Result<Task, CallFailure> {
         self.value(CoreMethod::GetTask, json!({"id": id, "historyLength": history})).await
     }
 
-    /// Events of a task, a snapshot first.
+    /// Subscribes to the events of a task, starting with a snapshot.
     pub(crate) async fn subscribe(&self, id: &str) -> Result<Box<RemoteEvents>, CallFailure> {
         match self.exchange(CoreMethod::SubscribeToTask, json!({"id": id})).await? {
             RemoteAnswer::Events(events) => Ok(events),
@@ -174,19 +174,19 @@ impl RemoteClient {
         }
     }
 
-    /// The newest tasks of a context, with their messages.
+    /// Returns the newest tasks of a context, with their messages.
     pub(crate) async fn tasks_of(&self, context: &str) -> Result<Vec<Task>, CallFailure> {
         let params = json!({"contextId": context, "pageSize": LIST_PAGE, "historyLength": LIST_PAGE});
         let list: TaskListResponse = self.value(CoreMethod::ListTasks, params).await?;
         Ok(list.tasks)
     }
 
-    /// Asks for the end of a task.
+    /// Cancels a task.
     pub(crate) async fn cancel(&self, id: &str) -> Result<(), CallFailure> {
         self.value::<Value>(CoreMethod::CancelTask, json!({"id": id})).await.map(drop)
     }
 
-    /// Reads a file of the agent, which must lie on a host that the operator named.
+    /// Reads a file of the agent, which must be on a configured host.
     pub(crate) async fn file(&self, address: &str, max_bytes: usize) -> Result<Vec<u8>, CallFailure> {
         let response = self.open(WebMethod::Get, address, Vec::new()).await?;
         match response.status() {
@@ -215,14 +215,14 @@ impl RemoteClient {
             RemoteBinding::HttpJson => self.paths(method, &params),
         };
         let mut response = self.open(http, &address, body.clone()).await?;
-        // A token may have been revoked before its time; a request without rights was not done.
+        // A token may have been revoked early; an unauthorised request was not performed.
         if matches!(response.status(), 401) && self.credentials.forget_token().await {
             response = self.open(http, &address, body).await?;
         }
         self.answer(response, id).await
     }
 
-    /// Method, address and body of an operation over paths.
+    /// Returns method, address and body of an operation over HTTP+JSON.
     fn paths(&self, method: CoreMethod, params: &Value) -> (WebMethod, String, Vec<u8>) {
         let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         let text = |name: &str| params.get(name).and_then(Value::as_str).map(encode).unwrap_or_default();
@@ -325,14 +325,15 @@ impl RemoteClient {
     }
 }
 
-/// Answer of an agent.
+/// Response of an agent.
 enum RemoteAnswer {
     Value(Value),
     Events(Box<RemoteEvents>),
 }
 
-/// A status without an error of A2A: the request of a client error was not taken, that of a server error may have been.
-/// A proxy says 503 too when the connection to the agent breaks behind a request that was passed on.
+/// Handles a status without an A2A error: a client error means that the request was not accepted,
+/// after a server error it may have been. A proxy also returns 503 if the connection to the agent
+/// breaks after it forwarded the request.
 fn unread_status(status: u16) -> CallFailure {
     if status < 500 {
         CallFailure::Refused(A2aError::new(ErrorCode::InvalidRequest, format!("status {status}")))
@@ -341,14 +342,14 @@ fn unread_status(status: u16) -> CallFailure {
     }
 }
 
-/// Whether a problem of a gateway of Sinew says that the request came to no work.
+/// Returns whether a problem document of a Sinew gateway reports that no work was done.
 fn is_early_refusal(body: &[u8]) -> bool {
     let problem = read_unique::<Value>(body).unwrap_or_default();
     let code = problem.get("code").and_then(Value::as_str).unwrap_or_default();
     NOT_TAKEN.iter().any(|known| code == known.as_str())
 }
 
-/// The error of A2A over paths: `{"error": {code, status, message, details}}`.
+/// Parses an A2A error over HTTP+JSON: `{"error": {code, status, message, details}}`.
 fn path_error(body: &Value, status: u16) -> Option<A2aError> {
     let error = body.get("error").filter(|error| error.is_object())?;
     let is_of_server = status >= 500;
@@ -375,14 +376,14 @@ fn path_error(body: &Value, status: u16) -> Option<A2aError> {
     Some(error.with_retry_info_from_details())
 }
 
-/// A value of an answer without the secrets of the bridge: outside agents and proxies repeat what they were sent.
+/// Redacts the secrets of the bridge in a response: external agents and proxies may echo requests.
 fn without_secrets(value: &Value, secrets: &ResolvedSecrets) -> Value {
     let mut hidden = secrets.hide_in_value(value);
     hide_in_parts(&mut hidden, secrets);
     hidden
 }
 
-/// Hides secrets that several parts of one message or artifact share.
+/// Redacts secrets that span several parts of one message or artifact.
 fn hide_in_parts(value: &mut Value, secrets: &ResolvedSecrets) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| hide_in_parts(item, secrets)),
@@ -414,13 +415,13 @@ fn path_result(body: &[u8], secrets: &ResolvedSecrets) -> Result<Value, CallFail
     Ok(without_secrets(&value, secrets))
 }
 
-/// The words of a parser may quote the body.
+/// The parser's message may quote the body.
 fn unreadable(error: &dyn std::fmt::Display, secrets: &ResolvedSecrets) -> CallFailure {
     CallFailure::Wrong(secrets.hide(&error.to_string()))
 }
 
 fn rpc_result(body: &[u8], id: &str, secrets: &ResolvedSecrets) -> Result<Value, CallFailure> {
-    // Readers differ in which of two members of a name they keep.
+    // Readers differ in which of two duplicate fields they keep.
     read_unique::<Value>(body).map_err(|error| unreadable(&error, secrets))?;
     let response = Response::read(body).map_err(|error| unreadable(&error, secrets))?;
     if let Some(found) = response.id().filter(|found| found.as_str() != Some(id)) {
@@ -452,7 +453,7 @@ async fn within<T>(
     }
 }
 
-/// Events of a task as they arrive.
+/// Stream of events of a task.
 pub(crate) struct RemoteEvents {
     response: WebResponse,
     reader: EventReader,
@@ -460,7 +461,7 @@ pub(crate) struct RemoteEvents {
     /// Id of the JSON-RPC request, which every event repeats.
     id: Option<String>,
     bytes: usize,
-    /// Values that events must not show.
+    /// Values that must be redacted in events.
     secrets: ResolvedSecrets,
 }
 
@@ -470,7 +471,7 @@ impl RemoteEvents {
         Self { response, reader: EventReader::default(), waiting, id, bytes: 0, secrets }
     }
 
-    /// The next event; `None` when the stream has ended, or was silent for `patience`.
+    /// Returns the next event; `None` if the stream has ended, or sent nothing for `patience`.
     pub(crate) async fn next(&mut self, patience: Duration) -> Result<Option<StreamResponse>, CallFailure> {
         loop {
             if let Some(data) = self.waiting.pop_front() {

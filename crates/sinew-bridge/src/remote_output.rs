@@ -1,4 +1,4 @@
-//! The end of an outside task as the output of a task of the mesh.
+//! Converts the end of an external task to the output of a task of the mesh.
 
 use std::string::FromUtf8Error;
 
@@ -12,14 +12,14 @@ use crate::bridge_file::BridgeSettings;
 use crate::remote_client::RemoteClient;
 use crate::task_view::state_word;
 
-/// Bytes of one file of an outside agent.
+/// Maximum size of one file of an external agent, in bytes.
 const MAX_FILE_BYTES: usize = 64 << 20;
-/// Addresses of files that are passed on.
+/// Maximum number of file addresses in the output.
 const MAX_LINKS: usize = 100;
-/// Longest part of a name of an artifact, in characters.
+/// Maximum length of an artifact name's part, in characters.
 const MAX_NAME: usize = 100;
 
-/// Parts of an end, sorted by what becomes of them.
+/// Parts of a result, sorted by their treatment.
 #[derive(Default)]
 struct CollectedParts {
     texts: Vec<String>,
@@ -28,8 +28,9 @@ struct CollectedParts {
     links: Vec<String>,
 }
 
-/// The output of a completed task. With a schema of its own, the newest data; else an object with the state, and with `text`,
-/// `data`, `artifacts` and `links` where there are any. Files become artifacts of the task; those on other hosts stay links.
+/// Returns the output of a completed task. With an output schema, the newest data; otherwise an
+/// object with the state, and with `text`, `data`, `artifacts` and `links` if present. Files become
+/// artifacts of the task; those on other hosts remain links.
 pub(crate) async fn output_of(
     task: &Task,
     has_schema: bool,
@@ -47,12 +48,12 @@ pub(crate) async fn output_of(
     if let Some(message) = task.status.message.as_ref().filter(|_| !has_result) {
         collected.take_message(message, (client, settings), context).await?;
     }
-    // Pieces of a stream are parts of one artifact.
+    // Chunks of a stream are parts of one artifact.
     client.secrets().hide_in_pieces(&mut collected.texts);
     Ok(collected.into_output(has_schema, task.status.state))
 }
 
-/// The output of an agent that answers with a message instead of a task.
+/// Returns the output of an agent that responds with a message instead of a task.
 pub(crate) async fn output_of_message(
     message: &Message,
     has_schema: bool,
@@ -64,13 +65,13 @@ pub(crate) async fn output_of_message(
     Ok(collected.into_output(has_schema, TaskState::Completed))
 }
 
-/// Words of a message.
+/// Returns the text of a message.
 pub(crate) fn words_of(message: Option<&Message>) -> String {
     let texts: Vec<&str> = message.iter().flat_map(|message| message.texts()).collect();
     texts.join("\n")
 }
 
-/// First data of a message; null if there is none.
+/// Returns the first data of a message, or null.
 pub(crate) fn data_of(message: Option<&Message>) -> Value {
     let mut parts = message.iter().flat_map(|message| &message.parts);
     parts.find_map(sinew_protocol::a2a::part_data).cloned().unwrap_or_default()
@@ -137,7 +138,7 @@ impl CollectedParts {
             if let Some(data) = self.data.into_iter().next_back() {
                 return data;
             }
-            // The SDK checks it against the schema, and words what does not fit.
+            // The SDK checks it against the schema, and reports violations.
             return serde_json::from_str(&text).unwrap_or(Value::String(text));
         }
         let mut output = Map::new();
@@ -160,20 +161,20 @@ impl CollectedParts {
     }
 }
 
-/// Hides the secrets of the bridge in a file that is text.
+/// Redacts the secrets of the bridge in a text file.
 fn without_secrets(bytes: Vec<u8>, client: &RemoteClient) -> Vec<u8> {
     String::from_utf8(bytes)
         .map_or_else(FromUtf8Error::into_bytes, |text| client.secrets().hide(&text).into_bytes())
 }
 
-/// Base64 in any of the forms that A2A implementations write.
+/// Decodes base64 in any of the forms that A2A implementations write.
 fn decode(text: &str) -> Option<Vec<u8>> {
     [BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD]
         .iter()
         .find_map(|form| form.decode(text.as_bytes()).ok())
 }
 
-/// A name that artifacts may have, from one that an outside agent gave.
+/// Returns a valid artifact name for a name from an external agent.
 fn artifact_name(name: &str, nth: usize) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');

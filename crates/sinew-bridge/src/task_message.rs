@@ -1,4 +1,4 @@
-//! The input of a task as a message to an outside agent.
+//! Converts the input of a task to a message to an external agent.
 
 use data_encoding::BASE64;
 use serde_json::Value;
@@ -7,23 +7,23 @@ use sinew_agents::media_type;
 use sinew_protocol::a2a::{Message, Part};
 use sinew_protocol::{Fault, code};
 
-/// Files of one message.
+/// Maximum number of files of one message.
 const MAX_FILES: usize = 16;
-/// Bytes of the files of one message.
+/// Maximum total size of the files of one message, in bytes.
 const MAX_FILE_BYTES: usize = 16 << 20;
-/// Members of an input that is a message in words rather than data.
+/// Fields of an input that is a text message rather than data.
 const MESSAGE_MEMBERS: [&str; 4] = ["text", "data", "files", "reply_to"];
 
-/// Parts of a message, and the task that it goes to.
+/// Parts of a message, and the task that it continues.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OutgoingParts {
     pub(crate) parts: Vec<Part>,
-    /// Id of the outside task that the message answers.
+    /// Id of the external task that the message answers.
     pub(crate) reply_to: Option<String>,
 }
 
-/// Words of an input: a text, or an object with `text`, `data`, `files` and `reply_to`. Anything else is data, and so is
-/// everything for an agent with a schema of its own.
+/// Converts an input to parts: a string, or an object with `text`, `data`, `files` and `reply_to`.
+/// Anything else is data, and so is every input of an agent with an input schema.
 pub(crate) async fn parts_of(
     input: &Value,
     has_schema: bool,
@@ -73,7 +73,7 @@ async fn file_parts(files: &[Value], context: &Context) -> Result<Vec<Part>, Fai
     Ok(parts)
 }
 
-/// An answer to a question as parts: a text, an object with `answer` or `text`, or data.
+/// Converts an answer to a question to parts: a string, an object with `answer` or `text`, or data.
 pub(crate) fn answer_parts(answer: &Value) -> Vec<Part> {
     let words = |name: &str| answer.get(name).and_then(Value::as_str);
     match answer.as_str().or_else(|| words("answer")).or_else(|| words("text")) {
@@ -82,7 +82,8 @@ pub(crate) fn answer_parts(answer: &Value) -> Vec<Part> {
     }
 }
 
-/// A message under an id that follows from its position, so that an agent which recognises ids recognises a repetition.
+/// Creates a message with an id derived from its position, so that an agent can recognise a
+/// repetition by its id.
 pub(crate) fn message(id: &str, parts: &[Part], task: Option<&str>, context: Option<&str>) -> Message {
     let mut message = Message::user(id, parts.to_vec());
     if let Some(task) = task {

@@ -1,37 +1,37 @@
-//! A task of an outside agent as its events tell it.
+//! State of an external agent's task according to its events.
 
 use sinew_protocol::a2a::{Artifact, ContextId, StreamResponse, Task, TaskState, TaskStatus, is_terminal};
 
-/// Events of one task that are taken.
+/// Maximum number of processed events of one task.
 const MAX_EVENTS: u32 = 200_000;
-/// Artifacts of one task.
+/// Maximum number of artifacts of one task.
 const MAX_ARTIFACTS: usize = 200;
-/// Parts of one task's artifacts.
+/// Maximum number of parts of one task's artifacts.
 const MAX_PARTS: usize = 20_000;
 
-/// Reason why an event is not one of this task.
+/// Reason why an event is not valid for this task.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EventDefect {
     /// The event is about another task.
     #[error("an event belongs to another task, {0:?}")]
     ForeignTask(String),
-    /// The stream of a task has a message in the place of an event.
+    /// The stream of a task contains a message instead of an event.
     #[error("received a message instead of an update of task {0:?}")]
     Message(String),
-    /// The task has more of something than is taken.
+    /// The task exceeds a limit.
     #[error("the task has more than {limit} {what}")]
     TooMany {
-        /// Counted things.
+        /// Counted items.
         what: &'static str,
-        /// Most of them.
+        /// Maximum number of items.
         limit: usize,
     },
-    /// A state that A2A does not know.
+    /// A state that A2A does not define.
     #[error("the task has a state that A2A does not define")]
     State,
 }
 
-/// A task, as far as it is known.
+/// Known state of a task.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskView {
     pub(crate) task: Task,
@@ -39,7 +39,7 @@ pub(crate) struct TaskView {
 }
 
 impl TaskView {
-    /// A task of which only the id is known.
+    /// Creates a task of which only the id is known.
     pub(crate) fn new(id: &str, context: &str) -> Self {
         let task = Task {
             id: sinew_protocol::a2a::TaskId::new(id),
@@ -52,13 +52,13 @@ impl TaskView {
         Self { task, events: 0 }
     }
 
-    /// Whether the task has ended, or waits for somebody.
+    /// Returns whether the task has ended, or waits for input.
     pub(crate) fn is_settled(&self) -> bool {
         let state = self.task.status.state;
         is_terminal(state) || matches!(state, TaskState::InputRequired | TaskState::AuthRequired)
     }
 
-    /// Takes a snapshot.
+    /// Applies a snapshot.
     pub(crate) fn replace(&mut self, task: Task) -> Result<(), EventDefect> {
         self.check(&task.id.0)?;
         if task.status.state == TaskState::Unspecified {
@@ -68,7 +68,7 @@ impl TaskView {
         self.check_sizes()
     }
 
-    /// Takes the next event of a stream.
+    /// Applies the next event of a stream.
     pub(crate) fn apply(&mut self, event: StreamResponse) -> Result<(), EventDefect> {
         self.events += 1;
         if self.events > MAX_EVENTS {
@@ -118,7 +118,7 @@ impl TaskView {
     }
 }
 
-/// State of a task in a word.
+/// Returns the name of a state.
 pub(crate) fn state_word(state: TaskState) -> &'static str {
     match state {
         TaskState::Submitted => "submitted",

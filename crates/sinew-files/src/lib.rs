@@ -1,9 +1,10 @@
-//! Reads files that users name: workflows, includes, inputs, artifacts, agent files, credentials.
+//! Reads files from user-supplied paths: workflows, includes, inputs, artifacts, agent files,
+//! credentials.
 //!
-//! Place in the flow: every path that comes from a command line, a context or another file is opened here. A file is
-//! read up to the limit of its reader, so a file that grows, or reports no size (`/proc`), takes no more memory than
-//! that. FIFOs, sockets, devices and folders are refused without waiting: they are looked at before they are opened,
-//! opened without blocking, and looked at again.
+//! Layer: opens every path that comes from a command line, a context or another file. A file is
+//! read up to the limit of its reader, so a file that grows, or reports no size (`/proc`), needs no
+//! more memory than that. FIFOs, sockets, devices and folders are rejected without blocking: they
+//! are checked before they are opened, opened in non-blocking mode, and checked again.
 //!
 //! It never decides which paths may be read, parses nothing, and writes nothing.
 
@@ -17,22 +18,22 @@ use sinew_codes as code;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileReadError {
-    /// The system refused: the file does not exist, may not be read, or the disk failed.
+    /// The system returned an error: the file does not exist, may not be read, or the disk failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The path names something that has no end or no content of its own.
+    /// The path is not a regular file.
     #[error("it is {kind}, not a regular file")]
     NotRegular {
-        /// Kind of the thing, with its article.
+        /// Kind of the file, with its article.
         kind: &'static str,
     },
-    /// The content goes on beyond the limit.
+    /// The content exceeds the limit.
     #[error("it is larger than {max_bytes} bytes")]
     TooLarge {
         /// Limit in bytes.
         max_bytes: u64,
     },
-    /// The content is not text.
+    /// The content is not UTF-8.
     #[error("it is not valid UTF-8")]
     NotText,
 }
@@ -48,7 +49,7 @@ impl FileReadError {
         }
     }
 
-    /// Returns the kind of the system's error, [`io::ErrorKind::Other`] for the rest.
+    /// Returns the kind of the system's error, or [`io::ErrorKind::Other`].
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Io(error) => error.kind(),
@@ -62,7 +63,7 @@ pub fn read_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, FileReadError> 
     read_to_limit(open_file(path)?, max_bytes)
 }
 
-/// Reads a regular file of at most `max_bytes` bytes as text.
+/// Reads a regular file of at most `max_bytes` bytes as UTF-8 text.
 pub fn read_text_file(path: &Path, max_bytes: u64) -> Result<String, FileReadError> {
     String::from_utf8(read_file(path, max_bytes)?).map_err(|_| FileReadError::NotText)
 }
@@ -72,14 +73,15 @@ pub fn read_stdin(max_bytes: u64) -> Result<Vec<u8>, FileReadError> {
     read_to_limit(io::stdin().lock(), max_bytes)
 }
 
-/// Tells whether a path means standard input: `-`, or one of the names that the system gives it.
+/// Returns whether a path refers to standard input: `-`, or one of the system's names for it.
 pub fn is_stdin(path: &Path) -> bool {
     ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"].iter().any(|name| path == Path::new(name))
 }
 
-/// Opens a regular file to be read. Returns at once: a FIFO without a writer is refused, not waited for.
+/// Opens a regular file for reading. Does not block: a FIFO without a writer is rejected.
 pub fn open_file(path: &Path) -> Result<File, FileReadError> {
-    // Opening some devices does something, so a look at the path comes first; the second look is at what was opened.
+    // Opening some devices has side effects, so the path is checked first, and then the opened
+    // file.
     check_regular(&std::fs::metadata(path)?)?;
     let file = open_without_waiting(path)?;
     check_regular(&file.metadata()?)?;
@@ -159,7 +161,7 @@ mod tests {
             ("/dev/null".into(), 5, Err("SINEW-1019 it is a device, not a regular file")),
             (folder.path().to_owned(), 5, Err("SINEW-1019 it is a folder, not a regular file")),
             (at("none"), 5, Err("SINEW-8002 No such file or directory (os error 2)")),
-            // Reports a size of 0 and holds more than that.
+            // Reports a size of 0 but contains more.
             ("/proc/self/status".into(), 9, Err("SINEW-1006 it is larger than 9 bytes")),
         ];
         for (path, max_bytes, expected) in cases {

@@ -5,16 +5,16 @@ use sha2::{Digest, Sha256};
 
 use crate::Plan;
 
-/// JSON with sorted keys and no white space: equal values give equal bytes.
+/// Returns JSON with sorted keys and no white space: equal values result in equal bytes.
 pub fn canonical_json(value: &Value) -> String {
     let mut out = String::new();
     write(value, &mut out);
     out
 }
 
-/// Hex sha256 of the plan's canonical JSON: the plan's identity.
+/// Returns the identity of a plan: the hex sha256 of its canonical JSON.
 pub fn digest(plan: &Plan) -> String {
-    // A plan is plain data with string keys, so it always serialises; an empty object would be a lie all the same.
+    // A plan is plain data with string keys, so it always serialises.
     let value = serde_json::to_value(plan).unwrap_or(Value::Null);
     hex::encode(Sha256::digest(canonical_json(&value)))
 }

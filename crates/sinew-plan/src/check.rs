@@ -2,25 +2,25 @@
 
 use crate::{JoinRule, NodeIndex, NodeOperation, Plan};
 
-/// A plan the engine would not run. A dialect that lowers into one has a bug, or the plan was tampered with.
+/// Error for a plan that the engine does not run: a dialect has a bug, or the plan was modified.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// Written by a version this one does not know.
+    /// Written in a format that this version does not support.
     #[error("plan format {0} is not known to this version")]
     Format(u32),
-    /// No node has the index.
+    /// No node has this index.
     #[error("{place} names node {ix}, which does not exist")]
     NoNode {
-        /// Where the index stands.
+        /// Location of the index.
         place: String,
         /// The index.
         ix: NodeIndex,
     },
-    /// Two nodes have one id.
+    /// Two nodes have the same id.
     #[error("two nodes have the id '{0}'")]
     DuplicateId(String),
-    /// A quorum that can never be met, or no edge to meet it.
+    /// A quorum that can never be reached, or without edges.
     #[error("node '{node}' waits for {quorum} of {edges} edges")]
     Quorum {
         /// Id of the node.
@@ -30,25 +30,25 @@ pub enum PlanError {
         /// Edges that count.
         edges: u32,
     },
-    /// A counter beyond the number of edges; each would cost memory in every execution.
+    /// A counter above the number of edges; each would use memory in every execution.
     #[error("edge {edge} is counted by counter {counter}, where there are {edges} edges")]
     Counter {
         /// The edge.
         edge: usize,
         /// Its counter.
         counter: u32,
-        /// Edges in all.
+        /// Number of edges.
         edges: usize,
     },
     /// The plan has no entry node, so no node would start.
     #[error("the plan has no entry node")]
     NoEntry,
-    /// A body that is reached by flow as well would run twice.
+    /// A body that is also reached by flow edges would run twice.
     #[error("node '{0}' is a body and must not be an entry or have flow edges")]
     BodyInFlow(String),
 }
 
-/// Checks a plan before it is run.
+/// Checks a plan before it runs.
 pub fn check(plan: &Plan) -> Result<(), PlanError> {
     if plan.format != Plan::FORMAT {
         return Err(PlanError::Format(plan.format));

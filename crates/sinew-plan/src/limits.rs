@@ -2,29 +2,30 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Budgets of one execution. Reaching one ends the execution with a fault that names it; nothing hangs.
+/// Limits of one execution. Exceeding one ends the execution with a fault that names it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlanLimits {
-    /// Activations in all, over loops, maps and cycles.
+    /// Activations in total, over loops, maps and cycles.
     pub activations: u32,
     /// Children of one map or fork.
     pub fan_out: u32,
     /// Iterations of one loop.
     pub iterations: u32,
-    /// Times one edge may be taken when it names no budget of its own.
+    /// Traversals of one edge without a limit of its own.
     pub edge: u32,
     /// Depth of sub-workflows, counted from the outermost execution.
     pub depth: u32,
-    /// Bytes of JSON one value (an output, a reply, an input) may take.
+    /// Size of one value (an output, a reply, an input), in bytes of JSON.
     pub value_bytes: u64,
-    /// Wall time of the whole execution in milliseconds; none = no limit.
+    /// Wall time of the whole execution in milliseconds; `None` = no limit.
     pub wall_ms: Option<u64>,
-    /// Price in USD of all model calls that the agents tell, sub-workflows and agents of agents included; none = no limit.
+    /// Price in USD of all model calls that agents report, including sub-workflows and agents of
+    /// agents; `None` = no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
-    /// Names of the agents and workflows that executions may call, in which `*` matches any text: the patterns of the key that
-    /// the workflow was deployed with; none = all.
+    /// Names of the agents and workflows that executions may call, in which `*` matches any string:
+    /// the patterns of the key that the workflow was deployed with; `None` = all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<Vec<String>>,
 }

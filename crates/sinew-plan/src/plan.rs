@@ -12,12 +12,12 @@ pub type EdgeIndex = u32;
 /// Index of a traversal counter; edges that share a budget share a counter.
 pub type TraversalCounter = u32;
 
-/// A workflow as the engine sees it. Made by a dialect, never by hand.
+/// Workflow in the form of the engine. Created by a dialect, never by hand.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Version of this format; readers refuse what they do not know.
+    /// Version of this format; readers reject unknown versions.
     pub format: u32,
-    /// Name of the dialect whose adapter understands the `extra` values.
+    /// Name of the dialect whose adapter interprets the `extra` values.
     pub dialect: String,
     /// Name of the workflow.
     pub name: String,
@@ -26,7 +26,7 @@ pub struct Plan {
     /// The author's own version, if the file has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// How this dialect schedules; fixed per dialect, never a user's choice.
+    /// Scheduling of this dialect; fixed per dialect, not configurable by users.
     pub profile: SchedulingProfile,
     /// Nodes in file order.
     pub nodes: Vec<PlanNode>,
@@ -34,10 +34,10 @@ pub struct Plan {
     pub edges: Vec<PlanEdge>,
     /// Nodes that receive the start token, in the order in which they are started.
     pub entry: Vec<NodeIndex>,
-    /// Nodes run after the graph is done, in order, when their condition on the outcome holds.
+    /// Nodes that run after the graph is done, in order, if their condition on the outcome holds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exits: Vec<ExitNode>,
-    /// Budgets.
+    /// Limits.
     pub limits: PlanLimits,
     /// JSON Schema of the execution's input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,62 +51,64 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The format this version writes.
+    /// Format that this version writes.
     pub const FORMAT: u32 = 1;
 
-    /// The node at `ix`; a plan that passed [`crate::check`] has it.
+    /// Returns the node at `ix`, which exists in a plan that passed [`crate::check`].
     pub fn node(&self, ix: NodeIndex) -> &PlanNode {
         &self.nodes[ix as usize]
     }
 
-    /// The edge at `ix`; a plan that passed [`crate::check`] has it.
+    /// Returns the edge at `ix`, which exists in a plan that passed [`crate::check`].
     pub fn edge(&self, ix: EdgeIndex) -> &PlanEdge {
         &self.edges[ix as usize]
     }
 
-    /// Index of the node with this id.
+    /// Returns the index of the node with this id.
     pub fn find(&self, id: &str) -> Option<NodeIndex> {
         self.nodes.iter().position(|node| node.id == id).map(|ix| ix as NodeIndex)
     }
 }
 
-/// One node.
+/// Node of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanNode {
     /// Id from the file, unique in the plan.
     pub id: String,
-    /// The dialect's own type name (`agent`, `switch`, `FLOW.IF`), for events and drawings.
+    /// Type name in the dialect (`agent`, `switch`, `FLOW.IF`), for events and drawings.
     pub kind: String,
-    /// A name for people, when the file has one beside the id.
+    /// Display name, if the file has one in addition to the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Operation of the node.
     pub op: NodeOperation,
-    /// When tokens make an activation.
+    /// Rule by which tokens make activations.
     pub join: JoinRule,
     /// Tie-break among nodes that become ready together ([`ReadyOrder::Rank`]).
     #[serde(default)]
     pub rank: u32,
-    /// Agent, workflow or person this node works with, for events and drawings; the adapter decides at bind.
+    /// Agent, workflow or person of this node, for events and drawings; the adapter decides at
+    /// bind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// New attempts after a failed one.
     #[serde(default, skip_serializing_if = "RetryPolicy::is_none")]
     pub retry: RetryPolicy,
-    /// Milliseconds one attempt may take.
+    /// Timeout of one attempt in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt_timeout_ms: Option<u64>,
-    /// Milliseconds the whole activation may take, retries and children included.
+    /// Timeout of the whole activation in milliseconds, including retries and children.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// True for a node that runs only as the body of a map, loop or fork.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inner: bool,
-    /// True for a node that is structure only (a tool, a skill, an attached sub-agent) and is never activated by flow.
+    /// True for a structural node (a tool, a skill, an attached sub-agent), which flow never
+    /// activates.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attached: bool,
-    /// True for a node that its author calls plumbing: drawings make it small, and lists and timelines fold it. It changes
-    /// nothing of what happens.
+    /// True for a node that its author marks as plumbing: drawings show it small, and lists and
+    /// timelines fold it. It has no effect on the execution.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quiet: bool,
     /// Data for the dialect's adapter only.
@@ -114,81 +116,85 @@ pub struct PlanNode {
     pub extra: Value,
 }
 
-/// Operation of a node. Decides the drawing and the static checks; the adapter's `bind` decides what happens.
+/// Operation of a node. Determines the drawing and the static checks; the adapter's `bind`
+/// determines the behaviour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeOperation {
-    /// Emits what the execution was started with.
+    /// Emits the input of the execution.
     Source,
-    /// A task to an agent.
+    /// Sends a task to an agent.
     Agent,
-    /// Computed in the engine's own step: switch, merge, condition, transform.
+    /// Computed by the engine itself: switch, merge, condition, transform.
     Pure,
-    /// A person decides.
+    /// Waits for a decision of a person.
     Human,
-    /// Waits.
+    /// Waits for a time.
     Delay,
-    /// A task to another workflow.
+    /// Sends a task to another workflow.
     Workflow,
     /// One child activation per item.
     Map {
-        /// The node that is run for each item.
+        /// Node that runs for each item.
         body: NodeIndex,
     },
-    /// Child activations one after another while a condition holds.
+    /// Child activations in sequence while a condition holds.
     Loop {
-        /// The node that is run again.
+        /// Node that runs in each iteration.
         body: NodeIndex,
     },
     /// One child activation per branch.
     Fork {
-        /// The branches, in order.
+        /// Branches, in order.
         bodies: Vec<NodeIndex>,
     },
 }
 
-/// When tokens make an activation.
+/// Rule by which tokens make activations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JoinRule {
     /// Every live token is an activation.
     Each,
-    /// The first live token queues the node, inputs gather until it starts, later ones are dropped and recorded.
+    /// The first live token queues the node. Inputs are gathered until it starts; later ones are
+    /// dropped and recorded.
     Once,
-    /// Waits until every in-edge has a token, live or dead; runs if one is live and no veto is dead, else dies.
+    /// Waits until every in-edge has a token, live or dead. Runs if one is live and no veto is
+    /// dead; otherwise it is dead.
     Resolved {
-        /// Runs as soon as this many of the edges marked `quorum` are live (and all others are resolved).
+        /// Runs as soon as this many of the edges marked `quorum` are live (and all others are
+        /// resolved).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         quorum: Option<u32>,
     },
 }
 
-/// One edge.
+/// Edge of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanEdge {
-    /// Node the token leaves.
+    /// Node that the token leaves.
     pub from: NodeIndex,
-    /// Port of `from` whose value travels.
+    /// Port of `from` whose value is sent.
     pub port: String,
-    /// Node the token reaches.
+    /// Node that the token reaches.
     pub to: NodeIndex,
-    /// Input of `to` it arrives at.
+    /// Input of `to` that receives the token.
     pub handle: String,
     /// Label on drawings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Times it may be taken; after that it is as if it were not there.
+    /// Maximum number of traversals; afterwards the edge is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<u32>,
-    /// The counter its traversals are counted in.
+    /// Counter of its traversals.
     pub counter: TraversalCounter,
-    /// Dead here means dead for the target, whatever else is live.
+    /// Veto: a dead token here makes the target dead, even if others are live.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub veto: bool,
     /// Counts towards the target's quorum.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quorum: bool,
-    /// Structure, not flow: a tool, skill or sub-agent of `to`. No token ever travels on it.
+    /// Structure, not flow: a tool, skill or sub-agent of `to`. It never carries a token.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attach: bool,
     /// Data for the dialect's adapter only (guard, conversion code, coercion).
@@ -196,20 +202,20 @@ pub struct PlanEdge {
     pub extra: Value,
 }
 
-/// A node that runs when the graph is done.
+/// Node that runs when the graph is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitNode {
     /// The node.
     pub node: NodeIndex,
-    /// For which outcome.
+    /// Outcome after which it runs.
     pub on: ExitCondition,
 }
 
-/// The outcome an exit node waits for.
+/// Outcome after which an exit node runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitCondition {
-    /// Taken after every outcome.
+    /// After every outcome.
     Always,
     /// Only after success.
     Success,
@@ -223,17 +229,17 @@ pub enum ExitCondition {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RetryPolicy {
-    /// New attempts at the most; 0 = none.
+    /// Maximum number of retries; 0 = none.
     pub limit: u32,
-    /// Which failures are tried again.
+    /// Failures that are retried.
     pub on: RetryCondition,
-    /// Milliseconds before the first new attempt.
+    /// Delay before the first retry in milliseconds.
     pub delay_ms: u64,
     /// Factor between two delays.
     pub factor: f64,
-    /// Longest delay in milliseconds.
+    /// Maximum delay in milliseconds.
     pub max_delay_ms: Option<u64>,
-    /// Up to this many milliseconds are added, by a hash of the attempt (never by chance).
+    /// Maximum jitter in milliseconds, derived from a hash of the attempt (not random).
     pub jitter_ms: u64,
 }
 
@@ -251,17 +257,17 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// True if a failed attempt is never tried again.
+    /// Returns whether a failed attempt is never retried.
     pub fn is_none(&self) -> bool {
         self.limit == 0
     }
 
-    /// Milliseconds to wait before new attempt number `n` (1 = the first new one), without jitter.
+    /// Returns the delay before retry number `n` (counted from 1) in milliseconds, without jitter.
     pub fn delay(&self, n: u32) -> u64 {
         let exponent = i32::try_from(n.saturating_sub(1)).unwrap_or(i32::MAX);
         let delay = self.delay_ms as f64 * self.factor.powi(exponent);
         let cap = self.max_delay_ms.unwrap_or(Self::LONGEST_MS).min(Self::LONGEST_MS);
-        // NaN and infinities of hostile factors end at the cap.
+        // NaN and infinities of malicious factors result in the cap.
         if delay.is_finite() && delay >= 0.0 && delay < cap as f64 {
             #[expect(clippy::cast_sign_loss, reason = "checked to be in 0..cap just above")]
             let whole = delay as u64;
@@ -271,29 +277,29 @@ impl RetryPolicy {
         }
     }
 
-    /// No delay is longer than thirty days.
+    /// Maximum delay: thirty days.
     const LONGEST_MS: u64 = 30 * 24 * 3600 * 1000;
 }
 
-/// Which failures are tried again (Argo's `retryPolicy`).
+/// Failures that are retried (Argo's `retryPolicy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryCondition {
-    /// All that are marked retryable.
+    /// All faults that are marked retryable.
     #[default]
     Always,
     /// Failures that the agent reported, and timeouts.
     Failure,
-    /// Faults around the agent: crash, transport, and timeouts.
+    /// Infrastructure faults: crash, transport, and timeouts.
     Error,
 }
 
-/// How a dialect schedules.
+/// Scheduling of a dialect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedulingProfile {
-    /// In which order ready activations start.
+    /// Start order of ready activations.
     pub order: ReadyOrder,
-    /// Activations that may run at the same time in one execution; 0 = no limit.
+    /// Maximum number of concurrent activations in one execution; 0 = no limit.
     pub parallel: u32,
     /// Effect of a failed activation on the other nodes.
     pub failure: FailurePolicy,
@@ -301,11 +307,11 @@ pub struct SchedulingProfile {
     pub pause: PausePolicy,
 }
 
-/// In which order ready activations start.
+/// Start order of ready activations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadyOrder {
-    /// As they became ready.
+    /// In the order in which they became ready.
     Fifo,
     /// Activations that a node made ready start before its siblings.
     DepthFirst,
@@ -317,13 +323,13 @@ pub enum ReadyOrder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailurePolicy {
-    /// Recorded; its tokens are selected as usual and the execution goes on.
+    /// The failure is recorded, tokens are selected as usual, and the execution continues.
     RouteOn,
-    /// Running siblings finish, their outputs are discarded, nothing new starts.
+    /// Running siblings finish, their outputs are discarded, and no new activations start.
     Drain,
-    /// Running siblings are cancelled, nothing new starts.
+    /// Running siblings are cancelled, and no new activations start.
     Stop,
-    /// Only what depends on it is skipped; the execution fails at its end.
+    /// Only dependent nodes are skipped; the execution fails at its end.
     Isolate,
 }
 
@@ -331,7 +337,7 @@ pub enum FailurePolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PausePolicy {
-    /// No activation starts; those that become ready are deferred and run after the answer, one after another.
+    /// No activation starts; ready ones are deferred and run in sequence after the answer.
     FreezeDefer,
     /// Only the waiting node waits.
     NodeLocal,

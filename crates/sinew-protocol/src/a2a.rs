@@ -1,7 +1,7 @@
 //! The A2A 1.0 types. Only this module imports `a2a-protocol-types`.
 //!
-//! They read enum names of 0.3 and ignore unknown fields. Keep the raw bytes of a card to check its
-//! signature, because parsing drops unknown fields.
+//! The types parse enum names of A2A 0.3 and ignore unknown fields. Keep the raw bytes of a card to
+//! verify its signature, because parsing drops unknown fields.
 
 pub use a2a_protocol_types::error::A2A_ERROR_DOMAIN;
 pub use a2a_protocol_types::message::PartContent;
@@ -21,7 +21,7 @@ pub use a2a_protocol_types::{
 
 use serde_json::Value;
 
-/// The JSON of a data part.
+/// Returns the JSON of a data part.
 pub fn part_data(part: &Part) -> Option<&Value> {
     match &part.content {
         PartContent::Data(data) => Some(data),
@@ -29,7 +29,7 @@ pub fn part_data(part: &Part) -> Option<&Value> {
     }
 }
 
-/// `text`, `data` or `file` (bytes or an address), the three kinds of part.
+/// Returns the kind of a part: `text`, `data` or `file` (bytes or an address).
 pub fn part_kind(part: &Part) -> &'static str {
     match &part.content {
         PartContent::Text(_) => "text",
@@ -38,7 +38,7 @@ pub fn part_kind(part: &Part) -> &'static str {
     }
 }
 
-/// Whether a task in this state will never change again.
+/// Returns whether the state is terminal.
 pub fn is_terminal(state: TaskState) -> bool {
     matches!(state, TaskState::Completed | TaskState::Failed | TaskState::Canceled | TaskState::Rejected)
 }

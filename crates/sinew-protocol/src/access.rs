@@ -13,38 +13,38 @@ use crate::Token;
 use crate::id::is_token;
 use crate::message::BadMessage;
 
-/// The largest record of a gateway, in bytes of JSON.
+/// Maximum size of a gateway record, in bytes of JSON.
 pub const MAX_ACCESS_RECORD: usize = 64 * 1024;
-/// First characters of each key, by which scanners of secrets recognise it.
+/// Prefix of each key, by which secret scanners recognise it.
 pub const KEY_PREFIX: &str = "sinew_";
-/// First characters of the names of callers that an OpenID provider vouches for; no key may have such a name.
+/// Prefix of caller names that an OpenID provider authenticates. Key names must not have it.
 pub const OIDC_CALLER_PREFIX: &str = "oidc-";
-/// First characters of the names of callers that webhooks stand for; no key may have such a name.
+/// Prefix of caller names of webhooks. Key names must not have it.
 pub const HOOK_CALLER_PREFIX: &str = "hook-";
-/// Characters of the id of a key.
+/// Length of a key's id, in characters.
 pub const KEY_ID_CHARS: usize = 12;
-/// Characters of the secret of a key.
+/// Length of a key's secret, in characters.
 pub const KEY_SECRET_CHARS: usize = 32;
-/// Most patterns of a key.
+/// Maximum number of patterns of a key.
 const MAX_PATTERNS: usize = 100;
 
-/// Role of a key: one of three roles of the mesh, each with the rights of the one before.
+/// Role of a key: one of three roles of the mesh. Each includes the rights of the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessRole {
-    /// Looks at everything that its patterns allow.
+    /// Reads everything that its patterns allow.
     Operator,
-    /// Also starts, steers and answers.
+    /// Also starts executions and sends commands and answers.
     Client,
     /// Also deploys and removes workflows.
     Admin,
 }
 
 impl AccessRole {
-    /// All of them.
+    /// All roles.
     pub const ALL: [Self; 3] = [Self::Operator, Self::Client, Self::Admin];
 
-    /// The word for it, that of the role on the mesh.
+    /// Returns the name of the role, which is also its name on the mesh.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Operator => "operator",
@@ -53,25 +53,26 @@ impl AccessRole {
         }
     }
 
-    /// The role of this word.
+    /// Parses the name of a role.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == word)
     }
 }
 
-/// Executions that a key opens, among those of its patterns.
+/// Executions that a key can access, among those that match its patterns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyScope {
-    /// Executions of every caller. Keys that do not say a scope have this one.
+    /// Executions of every caller. Default for keys without a scope.
     #[default]
     All,
-    /// Executions that the owner of the key started, with what they started.
+    /// Executions that the owner of the key started, and their sub-executions.
     Own,
 }
 
 impl KeyScope {
-    /// The scope of a new key of this role that names none: who starts executions sees those, who looks or deploys sees all.
+    /// Returns the default scope of a new key: own executions for roles that start executions,
+    /// otherwise all.
     pub const fn of_new_key(role: AccessRole) -> Self {
         match role {
             AccessRole::Client => Self::Own,
@@ -79,7 +80,7 @@ impl KeyScope {
         }
     }
 
-    /// The word for it.
+    /// Returns the name of the scope.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -87,7 +88,7 @@ impl KeyScope {
         }
     }
 
-    /// The scope of this word.
+    /// Parses the name of a scope.
     pub fn parse(word: &str) -> Option<Self> {
         [Self::All, Self::Own].into_iter().find(|scope| scope.as_str() == word)
     }
@@ -102,25 +103,25 @@ impl KeyScope {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyProof {
-    /// A secret with this digest; see [`secret_digest`].
+    /// Secret with this digest; see [`secret_digest`].
     Digest(String),
-    /// A client certificate with this DNS name, of an authority that the gateway trusts.
+    /// Client certificate with this DNS name, issued by an authority that the gateway trusts.
     CertificateName(String),
 }
 
-/// Limits of the requests of one caller. `None`: the gateway's own.
+/// Request limits of one caller. `None`: the limits of the gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KeyLimits {
-    /// Requests a second, on average over ten seconds.
+    /// Requests per second, averaged over ten seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u32>,
-    /// Requests that are answered at once.
+    /// Maximum number of concurrent requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u32>,
-    /// Streams that are open at once.
+    /// Maximum number of open streams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streams: Option<u32>,
-    /// Bytes of a request's body.
+    /// Maximum size of a request body, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_bytes: Option<u64>,
 }
@@ -128,47 +129,47 @@ pub struct KeyLimits {
 /// A key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessKey {
-    /// Id of the key, which is not a secret.
+    /// Id of the key. Not a secret.
     pub id: Token,
-    /// Name of its owner: the caller in commands and approvals.
+    /// Name of the owner: the caller in commands and approvals.
     pub name: String,
-    /// Role that its rights follow from.
+    /// Role that determines the rights of the key.
     pub role: AccessRole,
-    /// Patterns of the workflows and agents that it may see and use; `*` stands for any text.
+    /// Patterns of the workflows and agents that the key can see and use; `*` matches any string.
     pub patterns: Vec<String>,
-    /// Executions that it opens.
+    /// Executions that the key can access.
     #[serde(default, skip_serializing_if = "KeyScope::is_all")]
     pub scope: KeyScope,
     /// Proof that a request must carry.
     pub proof: KeyProof,
-    /// When it was made, milliseconds since 1970 UTC.
+    /// Creation time, milliseconds since 1970 UTC.
     pub created_at: u64,
-    /// User who made it.
+    /// User who created the key.
     pub created_by: String,
-    /// When it ends to be valid, milliseconds since 1970 UTC. `None`: never.
+    /// Expiry time, milliseconds since 1970 UTC. `None`: no expiry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
-    /// When it was revoked, milliseconds since 1970 UTC. `None`: it is valid.
+    /// Revocation time, milliseconds since 1970 UTC. `None`: not revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<u64>,
-    /// Limits of its requests.
+    /// Request limits of the key.
     #[serde(default)]
     pub limits: KeyLimits,
 }
 
-/// Standing of a key.
+/// Status of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyStanding {
-    /// It opens.
+    /// The key is accepted.
     Valid,
-    /// Its time is over.
+    /// The key has expired.
     Expired,
-    /// It was taken back.
+    /// The key was revoked.
     Revoked,
 }
 
 impl KeyStanding {
-    /// The word for it.
+    /// Returns the name of the status.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Valid => "valid",
@@ -179,7 +180,7 @@ impl KeyStanding {
 }
 
 impl AccessKey {
-    /// Reads the record of the key with this id.
+    /// Parses the record of the key with this id.
     pub fn read(id: &Token, body: &[u8]) -> Result<Self, BadMessage> {
         let read: Self = read_record(body)?;
         let bad = |reason: String| BadMessage::Field { kind: "key".to_owned(), reason };
@@ -190,7 +191,7 @@ impl AccessKey {
         Ok(read)
     }
 
-    /// Fails with a text if the key would not say clearly whose it is and what it may do.
+    /// Returns an error message if the name, the patterns, the proof or another field is invalid.
     pub fn check(&self) -> Result<(), String> {
         check_caller_name(&self.name)?;
         if self.patterns.is_empty() || self.patterns.len() > MAX_PATTERNS {
@@ -205,7 +206,7 @@ impl AccessKey {
         }
     }
 
-    /// Standing of the key at a time, in milliseconds since 1970 UTC.
+    /// Returns the status of the key at a time, in milliseconds since 1970 UTC.
     pub fn standing(&self, now: u64) -> KeyStanding {
         if self.revoked_at.is_some() {
             KeyStanding::Revoked
@@ -216,7 +217,7 @@ impl AccessKey {
         }
     }
 
-    /// Whether this secret is the one of the key. Takes the same time for every wrong secret.
+    /// Returns whether this is the secret of the key. Takes the same time for every wrong secret.
     pub fn proves(&self, secret: &str) -> bool {
         let KeyProof::Digest(digest) = &self.proof else { return false };
         let Ok(digest) = data_encoding::HEXLOWER.decode(digest.as_bytes()) else { return false };
@@ -224,7 +225,7 @@ impl AccessKey {
     }
 }
 
-/// Fails with a text if a caller could not have this name, or could be taken for another kind of caller.
+/// Returns an error message if the name is invalid or reserved for another kind of caller.
 pub fn check_caller_name(name: &str) -> Result<(), String> {
     if !is_token(name) || name.starts_with("__") {
         return Err(format!(
@@ -237,20 +238,20 @@ pub fn check_caller_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// Digest of the secret of a key, as its record holds it.
+/// Returns the digest of a key's secret, as stored in its record.
 pub fn secret_digest(id: &Token, secret: &str) -> String {
     let bytes = digest_of(id, secret).map(|mac| mac.finalize().into_bytes()).unwrap_or_default();
     data_encoding::HEXLOWER.encode(&bytes)
 }
 
-/// `None` never happens: HMAC takes keys of any length.
+/// Never returns `None`: HMAC accepts keys of any length.
 fn digest_of(id: &Token, secret: &str) -> Option<Hmac<Sha256>> {
     let mut mac = <Hmac<Sha256> as hmac::Mac>::new_from_slice(format!("sinew key {id}").as_bytes()).ok()?;
     mac.update(secret.as_bytes());
     Some(mac)
 }
 
-/// A key as a request carries it: `sinew_ID_SECRET`.
+/// Key in the form of requests: `sinew_ID_SECRET`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PresentedKey {
     /// Id of the key.
@@ -260,7 +261,7 @@ pub struct PresentedKey {
 }
 
 impl PresentedKey {
-    /// Reads a key. `None` for a text of another form.
+    /// Parses a key. Returns `None` for another form.
     pub fn parse(text: &str) -> Option<Self> {
         let (id, secret) = text.strip_prefix(KEY_PREFIX)?.split_once('_')?;
         let is_plain = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
@@ -271,7 +272,7 @@ impl PresentedKey {
         Some(Self { id: Token::parse(id).ok()?, secret: secret.to_owned() })
     }
 
-    /// The text that its owner keeps, with the secret in it.
+    /// Returns the full key, including the secret.
     pub fn text(&self) -> String {
         format!("{KEY_PREFIX}{}_{}", self.id, self.secret)
     }
@@ -283,7 +284,7 @@ impl fmt::Debug for PresentedKey {
     }
 }
 
-/// Reads a record of the stream ACCESS or PUSHES, within its limit.
+/// Parses a record of the stream ACCESS or PUSHES and enforces the size limit.
 pub fn read_record<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, BadMessage> {
     if body.len() > MAX_ACCESS_RECORD {
         return Err(BadMessage::Bytes(format!("a record has at most {MAX_ACCESS_RECORD} bytes")));
@@ -291,7 +292,7 @@ pub fn read_record<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Bad
     serde_json::from_slice(body).map_err(|error| BadMessage::Bytes(error.to_string()))
 }
 
-/// Whether a name matches a pattern in which `*` stands for any text.
+/// Returns whether a name matches a pattern in which `*` matches any string.
 pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(first) else { return false };

@@ -21,49 +21,50 @@ mod object_key;
 pub use address::{StoredAt, object_id, without_key};
 pub use object_key::ObjectKey;
 
-/// The longest artifact name, in bytes of UTF-8: what every file system takes.
+/// Maximum length of an artifact name, in bytes of UTF-8; a limit of common file systems.
 pub const MAX_NAME: usize = 255;
 
-/// Why a text cannot name an artifact, or an address cannot be read.
+/// Error for an invalid artifact name, address or content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadArtifact {
     /// The name is empty or longer than 255 bytes.
     #[error("an artifact name has 1 to {MAX_NAME} bytes, this one has {0}")]
     Length(usize),
-    /// A character that could leave the folder, hide, or mean something to a shell, URI or terminal.
+    /// A character that could escape the folder, be invisible, or be special to a shell, URI or
+    /// terminal.
     #[error("artifact name {name:?} contains the invalid character {character:?}")]
     Character {
-        /// The name as given.
+        /// Name as given.
         name: String,
-        /// The first character that is refused.
+        /// First rejected character.
         character: char,
     },
-    /// `.`, `..`, a device name, or a name that begins or ends with a blank or ends with a dot.
+    /// `.`, `..`, a device name, or a name that starts or ends with a blank or ends with a dot.
     #[error("artifact name {0:?} is reserved by file systems")]
     Reserved(String),
-    /// Two different byte strings that look the same must not both be names.
+    /// Two byte strings that look the same must not be two names.
     #[error("artifact name {0:?} is not in Unicode normal form C")]
     NotNormal(String),
-    /// Not `artifact://APP/USER/SESSION/NAME[?version=N]`; further parameters are passed over.
+    /// Not `artifact://APP/USER/SESSION/NAME[?version=N]`; other parameters are ignored.
     #[error("{0:?} is not an artifact address: expected artifact://APP/USER/SESSION/NAME?version=N")]
     Address(String),
-    /// An address of a stored object without the key that opens it.
+    /// Address of a stored object without the key that decrypts it.
     #[error("the address {0:?} has no key: it was shortened, or an older version stored the artifact")]
     NoKey(String),
-    /// The bytes are not those that were stored.
+    /// The bytes differ from the stored ones.
     #[error("artifact {name} has the wrong digest: expected {expected}, found {found}")]
     Changed {
         /// The artifact's name.
         name: ArtifactName,
-        /// Sha256 and size that the reference states.
+        /// Sha256 and size according to the reference.
         expected: String,
-        /// Sha256 and size of the bytes received.
+        /// Sha256 and size of the received bytes.
         found: String,
     },
 }
 
 impl BadArtifact {
-    /// The operator code.
+    /// Returns the operator code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Address(_) => code::ARTIFACT_ADDRESS_CANNOT_BE_READ.as_str(),
@@ -80,7 +81,7 @@ impl From<BadArtifact> for Fault {
     }
 }
 
-/// An artifact's name: one path segment, safe as a file name, legible Unicode allowed.
+/// Artifact name: one path segment, safe as a file name; readable Unicode is allowed.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct ArtifactName(Arc<str>);
@@ -92,7 +93,7 @@ impl Serialize for ArtifactName {
 }
 
 impl ArtifactName {
-    /// Checks a name that came from outside.
+    /// Parses an untrusted name.
     ///
     /// ```
     /// # use sinew_protocol::ArtifactName;
@@ -115,13 +116,14 @@ impl ArtifactName {
         Ok(Self(name.into()))
     }
 
-    /// The name as text.
+    /// Returns the name as a string.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Separators (`:` is one on Windows and before a version), control and invisible direction characters.
+/// Returns whether a character is a separator (`:` on Windows and before a version), a control
+/// character or an invisible direction character.
 fn is_refused(c: char) -> bool {
     c.is_control()
         || matches!(c, '/' | '\\' | ':' | '\u{2028}' | '\u{2029}' | '\u{FEFF}')
@@ -178,10 +180,10 @@ impl fmt::Debug for ArtifactName {
     }
 }
 
-/// A reference to an artifact: its latest version when none is named.
+/// Reference to an artifact; without a version, to its latest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ArtifactRef {
-    /// The artifact's name. Also read as `artifact_name` and `filename`, the words of older messages.
+    /// Name of the artifact. Also read from the older fields `artifact_name` and `filename`.
     #[serde(alias = "artifact_name", alias = "filename")]
     pub name: ArtifactName,
     /// The version, counted from 0.
@@ -215,22 +217,22 @@ pub struct ArtifactMeta {
 }
 
 impl ArtifactMeta {
-    /// The facts about these bytes stored under this name and version.
+    /// Returns the metadata of these bytes under this name and version.
     pub fn of(name: ArtifactName, version: u32, media_type: impl Into<String>, bytes: &[u8]) -> Self {
         Self { name, version, media_type: media_type.into(), sha256: sha256(bytes), size: bytes.len() as u64 }
     }
 
-    /// The reference to exactly this version.
+    /// Returns the reference to exactly this version.
     pub fn reference(&self) -> ArtifactRef {
         ArtifactRef { name: self.name.clone(), version: Some(self.version) }
     }
 
-    /// Refuses bytes that are not the stored ones.
+    /// Returns an error if the bytes differ from the stored ones.
     pub fn verify(&self, bytes: &[u8]) -> Result<(), BadArtifact> {
         self.verify_digest(&sha256(bytes), bytes.len() as u64)
     }
 
-    /// Refuses bytes of another digest (lower-case hex) or size than the stored ones.
+    /// Returns an error if the digest (lower-case hex) or size differs from the stored one.
     pub fn verify_digest(&self, sha256: &str, size: u64) -> Result<(), BadArtifact> {
         if sha256 == self.sha256 && size == self.size {
             return Ok(());
@@ -243,27 +245,28 @@ impl ArtifactMeta {
     }
 }
 
-/// sha256 as lower-case hex.
+/// Returns the sha256 as lower-case hex.
 pub fn sha256(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(bytes))
 }
 
-/// The address of an artifact in an A2A part: `artifact://APP/USER/SESSION/NAME?version=N`.
+/// Address of an artifact in an A2A part: `artifact://APP/USER/SESSION/NAME?version=N`.
 ///
-/// It says where the sender keeps the artifact, never who may read it: rights come from the caller's identity.
+/// The address states where the sender stores the artifact. It grants no rights; these come from
+/// the caller's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ArtifactUri {
-    /// The agent, workflow or gateway that stored it.
+    /// Agent, workflow or gateway that stored the artifact.
     pub app: String,
-    /// The user it was stored for.
+    /// User for whom the artifact was stored.
     pub user: String,
-    /// The session (A2A context) it was stored in.
+    /// Session (A2A context) in which the artifact was stored.
     pub session: String,
     /// Name and version.
     pub artifact: ArtifactRef,
 }
 
-/// Characters that stay readable in a segment; all others are percent-encoded.
+/// Characters that are not encoded in a segment; all others are percent-encoded.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'@');
 
 impl fmt::Display for ArtifactUri {
@@ -306,7 +309,7 @@ impl FromStr for ArtifactUri {
     }
 }
 
-/// The parameters behind the `?` of an address; a word without `=` has no value.
+/// Parses the parameters after the `?` of an address. A parameter without `=` has an empty value.
 fn parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
     let words = query.split('&').filter(|word| !word.is_empty());
     words.map(|word| word.split_once('=').unwrap_or((word, "")))

@@ -1,4 +1,5 @@
-//! Proofs that calls carry: the caller on whose behalf an executor starts an execution, and the task that makes a call.
+//! Proofs in calls: the caller on whose behalf an executor starts an execution, and the task that
+//! makes a call.
 //!
 //! Both proofs are derived from the executors' key. Neither can be used to answer a task.
 
@@ -11,40 +12,43 @@ use crate::message::BadMessage;
 use crate::task::METADATA;
 use crate::{ActivationKey, ExecutionId, ResultKey, ResultToken, Subject, TaskId, Token};
 
-/// The member of `metadata.sinew` that holds a [`CallingTask`].
+/// Field of `metadata.sinew` that contains a [`CallingTask`].
 pub const PARENT: &str = "parent";
 
-/// On whose behalf an executor starts an execution, with the proof that it is an executor who says so.
+/// Caller on whose behalf an executor starts an execution, with the proof that an executor made the
+/// claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OnBehalf {
-    /// Caller, as the subject of the call states.
+    /// Caller in the subject of the call.
     pub caller: Token,
     proof: ResultToken,
 }
 
 impl OnBehalf {
-    /// The start of this execution for this caller.
+    /// Creates the claim for a start of this execution on behalf of this caller.
     pub fn of(key: &ResultKey, execution: &ExecutionId, caller: Token) -> Self {
         let proof = ResultToken::of(key, &claim(execution, &caller));
         Self { caller, proof }
     }
 
-    /// Whether an executor says so, of this execution.
+    /// Returns whether an executor made this claim for this execution.
     pub fn holds(&self, key: &ResultKey, execution: &ExecutionId) -> bool {
         self.proof.proves(key, &claim(execution, &self.caller))
     }
 }
 
-/// Returns the subject of the proof as a task id. Attempts count from 1, so no real task has this id.
+/// Returns the task id that the proof is computed over. Attempts count from 1, so no real task has
+/// this id.
 fn claim(execution: &ExecutionId, caller: &Token) -> TaskId {
     TaskId::of(execution, &ActivationKey::of::<&str>(execution, caller.as_str(), &[], 0), 0)
 }
 
-/// The task during which somebody calls, proved by what only an executor and whoever got the task can know.
+/// Task that makes a call. The proof requires the result token, which only executors and the
+/// recipient of the task know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallingTask {
-    /// The execution that the task is of.
+    /// Execution of the task.
     pub execution: ExecutionId,
     /// The task.
     pub task: TaskId,
@@ -52,7 +56,7 @@ pub struct CallingTask {
 }
 
 impl CallingTask {
-    /// Of the subject that the task's result goes to; none if it is not such a subject.
+    /// Derives it from the subject of the task's result. Returns `None` for another subject.
     pub fn of(namespace: &str, result_subject: &str) -> Option<Self> {
         match Subject::parse(namespace, result_subject)? {
             Subject::Result { execution, task, token, .. } => {
@@ -63,18 +67,18 @@ impl CallingTask {
         }
     }
 
-    /// Of a task and its result token.
+    /// Creates it from a task and its result token.
     pub fn of_task(execution: ExecutionId, task: TaskId, token: &ResultToken) -> Self {
         let proof = hidden(&task, token);
         Self { execution, task, proof }
     }
 
-    /// Whether an executor handed this task out.
+    /// Returns whether an executor dispatched this task.
     pub fn holds(&self, key: &ResultKey) -> bool {
         hidden(&self.task, &ResultToken::of(key, &self.task)) == self.proof
     }
 
-    /// Finds it in a request's metadata; none when there is none.
+    /// Parses it from the metadata of a request. Returns `None` if it is absent.
     pub fn find(metadata: Option<&Value>) -> Option<Result<Self, BadMessage>> {
         let said = metadata?.get(METADATA)?.get(PARENT)?;
         Some(Self::deserialize(said).map_err(|error| BadMessage::Field {
@@ -83,7 +87,7 @@ impl CallingTask {
         }))
     }
 
-    /// Puts it into a request's metadata, beside what is there.
+    /// Adds it to the metadata of a request and keeps all other fields.
     pub fn put(&self, request: &mut SendMessageRequest) {
         let said = serde_json::to_value(self).unwrap_or_default();
         let mut metadata = members(request.metadata.take());
@@ -94,12 +98,12 @@ impl CallingTask {
     }
 }
 
-/// A digest of the token: who is called can pass it on, but cannot answer the task with it.
+/// Digest of the token: the called agent can pass it on, but cannot answer the task with it.
 fn hidden(task: &TaskId, token: &ResultToken) -> String {
     sha256(format!("sinew.v1 calling {task} {}", token.as_str()).as_bytes())
 }
 
-/// The members of an object; none of anything else.
+/// Returns the fields of an object, or none for any other value.
 fn members(value: Option<Value>) -> Map<String, Value> {
     match value {
         Some(Value::Object(members)) => members,

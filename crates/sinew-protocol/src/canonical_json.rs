@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-/// Numbers below and from which `ECMAScript` writes exponents.
+/// `ECMAScript` writes exponents for numbers below this one and from the next constant upwards.
 const EXPONENT_BELOW: f64 = 1e-6;
 const EXPONENT_FROM: f64 = 1e21;
 
-/// Returns the canonical text of a value. Numbers are those of IEEE 754, as everywhere in the format.
+/// Returns the canonical JSON of a value. Numbers are IEEE 754 doubles, as the RFC requires.
 pub fn canonical_json(value: &Value) -> String {
     let mut out = String::new();
     write_value(value, &mut out);
@@ -45,12 +45,13 @@ fn write_value(value: &Value, out: &mut String) {
     }
 }
 
-/// Escapes of JSON in Rust are those of the format: short ones where there are, else `\u00xx` for control characters only.
+/// The escapes of `serde_json` are those of the RFC: short forms where they exist, otherwise
+/// `\u00xx` for control characters only.
 fn write_text(text: &str, out: &mut String) {
     out.push_str(&Value::String(text.to_owned()).to_string());
 }
 
-/// A number as `ECMAScript` writes it.
+/// Formats a number as `ECMAScript` does.
 fn number_text(number: f64) -> String {
     let size = number.abs();
     if size == 0.0 {
@@ -80,7 +81,7 @@ mod tests {
             "{\"literals\":[null,true,false],\"numbers\":[333333333.3333333,1e+30,4.5,0.002,1e-27],\
              \"string\":\"€$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\"}",
         );
-        // Names are sorted by their UTF-16 code units: the pair of U+1F600 comes before U+FB33.
+        // Names are sorted by UTF-16 code units: the surrogate pair of U+1F600 sorts before U+FB33.
         check(
             r#"{"\u20ac": 1, "\r": 2, "\ufb33": 3, "1": 4, "\ud83d\ude00": 5, "\u0080": 6, "\u00f6": 7}"#,
             "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"ö\":7,\"€\":1,\"😀\":5,\"\u{fb33}\":3}",

@@ -15,27 +15,28 @@ use crate::mcp_offer::McpOffer;
 pub const AGENT_TYPE: &str = "https://solace.com/a2a/extensions/agent-type";
 /// Extension URI: input and output JSON Schemas.
 pub const SCHEMAS: &str = "https://solace.com/a2a/extensions/sam/schemas";
-/// Extension URI: what the workflow looks like.
+/// Extension URI: picture of the workflow.
 pub const VISUALISATION: &str = "https://solace.com/a2a/extensions/sam/workflow-visualization";
-/// Extension URI: how tasks reach the agent, see [`Delivery`].
+/// Extension URI: delivery of tasks to the agent, see [`Delivery`].
 pub const DELIVERY: &str = "https://github.com/sinew-mesh/sinew/a2a/extensions/delivery/v1";
-/// Extension URI: the agent takes tasks of executions in the short form, see [`crate::task::WorkflowNodeRequest`].
+/// Extension URI: the agent accepts tasks of executions in the short form, see
+/// [`crate::task::WorkflowNodeRequest`].
 pub const NODE_REQUESTS: &str = "https://github.com/sinew-mesh/sinew/a2a/extensions/node-requests/v1";
 /// `protocolBinding` of an agent on the mesh.
 pub const NATS_BINDING: &str = "https://github.com/sinew-mesh/sinew/a2a/bindings/nats/v1";
 
-/// How long a card is believed without being announced again.
+/// Time after the last announcement until a card expires.
 pub const CARD_TTL: Duration = Duration::from_mins(1);
 
-/// Beginning of the name under which an agent is asked by an execution: `call:` and the name of the agent.
+/// Prefix of the name under which an execution calls an agent: `call:` and the name of the agent.
 pub const AGENT_CALL_PREFIX: &str = "call:";
 
-/// Name of the workflow that asks a person for an agent. Its input is `{prompt, data, people, timeout_ms}`, its output
-/// `{approved, by, comment, answer, timed_out}`.
+/// Name of the workflow by which an agent queries a person. Its input is
+/// `{prompt, data, people, timeout_ms}`, its output `{approved, by, comment, answer, timed_out}`.
 pub const PERSON_QUESTION: &str = "ask:person";
 
-/// Returns the name under which an agent is asked by an execution of its own, which survives the process that asks and the
-/// one that answers. Its output is `{output}`.
+/// Returns the name under which an agent is called in an execution, which survives crashes of the
+/// caller and of the agent. Its output is `{output}`.
 pub fn agent_call(agent: &str) -> String {
     format!("{AGENT_CALL_PREFIX}{agent}")
 }
@@ -43,10 +44,11 @@ pub fn agent_call(agent: &str) -> String {
 /// Time between two announcements of a card.
 pub const CARD_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Time after which an agent that was not heard of is told of as late: two announcements were missed.
+/// Time without an announcement after which an agent is reported as late: two announcements were
+/// missed.
 pub const CARD_LATE_AFTER: Duration = Duration::from_secs(12);
 
-/// Whether a card last announced `age` ago is no longer believed.
+/// Returns whether a card that was last announced `age` ago has expired.
 pub fn is_expired(age: Duration, ttl: Duration) -> bool {
     age > ttl
 }
@@ -54,40 +56,40 @@ pub fn is_expired(age: Duration, ttl: Duration) -> bool {
 /// Kind of agent that a card announces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AgentKind {
-    /// Answers tasks itself.
+    /// Processes tasks itself.
     #[default]
     Agent,
     /// Runs a workflow; callers get a workflow tool for it.
     Workflow,
 }
 
-/// How tasks reach an agent.
+/// Delivery of tasks to an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Delivery {
-    /// Through the task stream: they wait for the agent and come again when it dies.
+    /// Through the task stream: tasks wait for the agent and are redelivered when it crashes.
     #[default]
     Queue,
-    /// By request and reply: lowest latency, the executor asks again when the agent dies.
+    /// By request and reply: lowest latency. The executor retries when the agent crashes.
     Direct,
 }
 
-/// A workflow's picture, in either vocabulary; both travel under [`VISUALISATION`].
+/// Picture of a workflow in either vocabulary; both are sent under [`VISUALISATION`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Visualisation {
     /// The definition itself (`workflow_config`, current vocabulary); see [`workflow_config`].
     Config(Value),
-    /// Mermaid text (`mermaid_source`, vocabulary of the specification).
+    /// Mermaid source (`mermaid_source`, vocabulary of the specification).
     Mermaid(String),
 }
 
-/// Everything that goes into a card, by name.
+/// Contents of a card, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Announcement {
-    /// The agent's name; tasks are addressed to it.
+    /// Name of the agent, to which tasks are addressed.
     pub name: String,
     /// Purpose of the agent, for people and models.
     pub description: String,
-    /// Its own version.
+    /// Version of the agent.
     pub version: String,
     /// Agent or workflow.
     pub kind: AgentKind,
@@ -95,20 +97,21 @@ pub struct Announcement {
     pub input_schema: Option<Value>,
     /// JSON Schema of its output.
     pub output_schema: Option<Value>,
-    /// Its skills; a card must have one, so an empty list becomes one skill named like the agent.
+    /// Skills of the agent. A card must have one, so an empty list becomes one skill named after
+    /// the agent.
     pub skills: Vec<AgentSkill>,
-    /// Its picture.
+    /// Picture of the workflow.
     pub visualisation: Option<Visualisation>,
-    /// How tasks reach it.
+    /// Delivery of tasks to the agent.
     pub delivery: Delivery,
-    /// Whether tasks of executions may come in the short form.
+    /// Whether the agent accepts tasks of executions in the short form.
     pub node_requests: bool,
-    /// Offer to hosts of the Model Context Protocol.
+    /// Offer to MCP hosts.
     pub offer: McpOffer,
 }
 
 impl Announcement {
-    /// The card of this agent in this namespace.
+    /// Creates the card of this agent in this namespace.
     pub fn card(self, namespace: &str) -> AgentCard {
         let mut capabilities = AgentCapabilities::default();
         capabilities.streaming = Some(true);
@@ -192,7 +195,7 @@ impl Announcement {
 }
 
 impl AgentKind {
-    /// The word for it.
+    /// Returns the name of the kind.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Agent => "agent",
@@ -201,13 +204,13 @@ impl AgentKind {
     }
 }
 
-/// Returns the extension that says that a card is that of a workflow.
+/// Returns the extension that marks the card of a workflow.
 pub fn workflow_type() -> AgentExtension {
     let what = "Specifies the type of agent (e.g., 'workflow').";
     extension(AGENT_TYPE, what, json!({"type": "workflow"}))
 }
 
-/// Returns the extension that says that an agent is asked directly, not through a queue.
+/// Returns the extension that marks an agent that is called directly, not through a queue.
 pub fn direct_delivery() -> AgentExtension {
     extension(DELIVERY, "How tasks reach the agent.", json!({"delivery": "direct"}))
 }
@@ -223,17 +226,18 @@ fn modes() -> Vec<String> {
     vec!["application/json".to_owned(), "text/plain".to_owned()]
 }
 
-/// Where an agent is on the mesh: `nats:///NAMESPACE/AGENT`. Subjects follow from the names, never from this address.
+/// Returns the address of an agent on the mesh: `nats:///NAMESPACE/AGENT`. Subjects are derived
+/// from the names, never from this address.
 pub fn address(namespace: &str, agent: &str) -> String {
     format!("nats:///{}/{}", subject_token(namespace), subject_token(agent))
 }
 
-/// Returns the parameters of the card's extension with this URI; `None` if the card does not have it.
+/// Returns the parameters of the card's extension with this URI, or `None` if it is absent.
 pub fn extension_params<'a>(card: &'a AgentCard, uri: &str) -> Option<&'a Value> {
     card.capabilities.extensions.as_ref()?.iter().find(|extension| extension.uri == uri)?.params.as_ref()
 }
 
-/// Whether a card announces a workflow.
+/// Returns the kind of agent that a card announces.
 pub fn kind(card: &AgentCard) -> AgentKind {
     match extension_params(card, AGENT_TYPE).and_then(|params| params.get("type")?.as_str()) {
         Some("workflow") => AgentKind::Workflow,
@@ -241,12 +245,12 @@ pub fn kind(card: &AgentCard) -> AgentKind {
     }
 }
 
-/// The JSON Schema of an agent's input, when its card has one.
+/// Returns the JSON Schema of an agent's input, if its card has one.
 pub fn input_schema(card: &AgentCard) -> Option<&Value> {
     schema(card, "input_schema")
 }
 
-/// The JSON Schema of an agent's output, when its card has one.
+/// Returns the JSON Schema of an agent's output, if its card has one.
 pub fn output_schema(card: &AgentCard) -> Option<&Value> {
     schema(card, "output_schema")
 }
@@ -255,7 +259,7 @@ fn schema<'a>(card: &'a AgentCard, which: &str) -> Option<&'a Value> {
     extension_params(card, SCHEMAS)?.get(which).filter(|schema| !schema.is_null())
 }
 
-/// The picture on a card, in whichever vocabulary it comes.
+/// Returns the picture of a card, in either vocabulary.
 pub fn visualisation(card: &AgentCard) -> Option<Visualisation> {
     let params = extension_params(card, VISUALISATION)?;
     if let Some(config) = params.get("workflow_config") {
@@ -264,7 +268,7 @@ pub fn visualisation(card: &AgentCard) -> Option<Visualisation> {
     params.get("mermaid_source")?.as_str().map(|source| Visualisation::Mermaid(source.to_owned()))
 }
 
-/// How tasks reach the agent of this card.
+/// Returns how tasks are delivered to the agent of this card.
 pub fn delivery(card: &AgentCard) -> Delivery {
     match extension_params(card, DELIVERY).and_then(|params| params.get("delivery")?.as_str()) {
         Some("direct") => Delivery::Direct,
@@ -272,14 +276,14 @@ pub fn delivery(card: &AgentCard) -> Delivery {
     }
 }
 
-/// Whether the agent of this card takes tasks of executions in the short form.
+/// Returns whether the agent of this card accepts tasks of executions in the short form.
 pub fn takes_node_requests(card: &AgentCard) -> bool {
     let version = extension_params(card, NODE_REQUESTS).and_then(|params| params.get("version")?.as_u64());
     version == Some(1)
 }
 
-/// A workflow definition (the object under `workflow:`) as a card shows it: without skills, which the card has itself,
-/// and with the cases of switches worded `condition` and `node`.
+/// Converts a workflow definition (the object under `workflow:`) for a card: removes the skills,
+/// which the card already has, and renames the fields of switch cases to `condition` and `node`.
 pub fn workflow_config(definition: &Value) -> Value {
     let mut config = definition.clone();
     if let Some(fields) = config.as_object_mut() {

@@ -1,7 +1,7 @@
 //! Bodies of commands: requests to an execution.
 //!
 //! The subject contains caller, operation and id of a command
-//! ([`Subject::Command`](crate::Subject::Command)), where publish rights make them trustworthy. A
+//! ([`Subject::Command`](crate::Subject::Command)), because publish permissions authenticate it. A
 //! body never names its sender.
 
 #[cfg(test)]
@@ -24,37 +24,38 @@ use crate::subject::Operation;
 use crate::unique_keys::check_unique_keys;
 use crate::{ExecutionId, Token};
 
-/// The largest body, in bytes; larger inputs lie in the store of artifacts.
+/// Maximum size of a body, in bytes; larger inputs are stored as artifacts.
 pub const MAX_BODY: usize = 512 * 1024;
-/// The most labels of an execution.
+/// Maximum number of labels of an execution.
 pub const MAX_LABELS: usize = 32;
-/// The longest settings of a user, in bytes of JSON.
+/// Maximum size of a user's settings, in bytes of JSON.
 pub const MAX_USER_CONFIG_BYTES: usize = 16 << 10;
-/// The longest label, key and value each, and the longest name of a user, a session or a workflow, in bytes.
+/// Maximum length of a label's key or value and of the name of a user, a session or a workflow, in
+/// bytes.
 pub const MAX_NAME: usize = 256;
-/// The longest reason, comment or address, in bytes.
+/// Maximum length of a reason, comment or address, in bytes.
 pub const MAX_TEXT: usize = 4 * 1024;
-/// The most names in a list: nodes to retry, workflows above.
+/// Maximum number of names in a list: nodes to retry, calling workflows.
 pub const MAX_NAMES: usize = 1024;
 
-/// Why a command cannot be read.
+/// Error for an invalid command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadCommand {
     /// More than [`MAX_BODY`] bytes.
     #[error("a command has at most {MAX_BODY} bytes, this one has {0}")]
     Size(usize),
-    /// Not the JSON that this operation asks for.
+    /// Not the JSON that this operation requires.
     #[error("a {operation} command cannot be read: {reason}")]
     Body {
-        /// Operation that the subject names.
+        /// Operation in the subject.
         operation: &'static str,
         /// Description of the defect.
         reason: String,
     },
-    /// A field that is too long, empty or contradicts another.
+    /// A field that is too long, empty or inconsistent with another.
     #[error("a {operation} command has a bad `{field}`: {reason}")]
     Field {
-        /// Operation that the subject names.
+        /// Operation in the subject.
         operation: &'static str,
         /// The field.
         field: &'static str,
@@ -74,7 +75,8 @@ impl From<BadCommand> for Fault {
     }
 }
 
-/// Begin an execution. Its id is the command's id, so a start that was sent twice begins one execution.
+/// Start an execution. The execution has the id of the command, so a repeated start starts only one
+/// execution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StartCommand {
@@ -82,52 +84,52 @@ pub struct StartCommand {
     pub execution: ExecutionId,
     /// The workflow's name.
     pub workflow: String,
-    /// The digest of the version; the latest one when absent.
+    /// Digest of the version; the latest version if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The input, unless it is in an artifact.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub input: Value,
-    /// The address of the artifact that holds the input.
+    /// Address of the artifact that contains the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_artifact: Option<String>,
-    /// Partial and dry runs, as the engine words them.
+    /// Partial and dry runs, in the format of the engine.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub mode: Value,
-    /// How many workflows called each other before.
+    /// Number of nested workflow calls above this execution.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub depth: u32,
-    /// Their names, outermost first.
+    /// Names of the calling workflows, outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<String>,
-    /// The task it answers.
+    /// Task that the execution answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentRef>,
-    /// On whose behalf.
+    /// User on whose behalf the execution runs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub user: String,
-    /// Settings of that user for the request (`a2aUserConfig`), an object; null if there are none.
+    /// Settings of that user for the request (`a2aUserConfig`): an object, or null.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub user_config: Value,
     /// The session (A2A context).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub session: String,
-    /// Labels that lists can be filtered by.
+    /// Labels by which lists can be filtered.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Key that identifies repeated requests; the execution's id is derived from it.
+    /// Idempotency key; the execution's id is derived from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// Caller on whose behalf an executor starts the execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behalf: Option<OnBehalf>,
-    /// The task during which the start was requested; believed only with a `behalf` that holds.
+    /// Task that requested the start; accepted only with a valid `behalf`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calling: Option<CallingRef>,
 }
 
 impl StartCommand {
-    /// The start of this workflow with this input.
+    /// Creates a start of this workflow with this input.
     pub fn new(execution: ExecutionId, workflow: impl Into<String>, input: Value) -> Self {
         Self {
             execution,
@@ -149,8 +151,9 @@ impl StartCommand {
         }
     }
 
-    /// Returns the sha256 of what the start asks for, in hex. Fields that only say who sends the start, or on whose way,
-    /// do not count: two executors that send the start of one task differ in them.
+    /// Returns the sha256 of the requested work, in hex. Excludes fields that only describe the
+    /// sender or the path of the start, because they differ between two executors that send the
+    /// start of one task.
     pub fn digest(&self) -> String {
         let mut asked = serde_json::json!([
             self.workflow,
@@ -166,7 +169,8 @@ impl StartCommand {
             asked.push(self.user_config.clone());
         }
         let mut text = asked.to_string();
-        // The key of an object differs with the process that stored it; the address names its content without it.
+        // The object key depends on the process that stored the object; the rest of the address
+        // identifies the content.
         if text.contains("artifact://") {
             remove_keys(&mut asked);
             text = asked.to_string();
@@ -174,14 +178,15 @@ impl StartCommand {
         sha256(text.as_bytes())
     }
 
-    /// Whether the execution's id is the one that this caller's idempotency key makes; true without a key.
+    /// Returns whether the execution's id is derived from the idempotency key of this caller; true
+    /// without a key.
     pub fn id_follows(&self, namespace: &str, caller: &Token) -> bool {
         let of = |key: &String| ExecutionId::of(namespace, caller.as_str(), key) == self.execution;
         self.idempotency_key.as_ref().is_none_or(of)
     }
 }
 
-/// Removes the keys from addresses of artifacts.
+/// Removes the object keys from artifact addresses.
 fn remove_keys(value: &mut Value) {
     match value {
         Value::String(text) => {
@@ -195,29 +200,29 @@ fn remove_keys(value: &mut Value) {
     }
 }
 
-/// End an execution.
+/// Cancel an execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CancelCommand {
     /// The execution.
     pub execution: ExecutionId,
-    /// Why, for people.
+    /// Reason, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
 
-/// Dispatch nothing new.
+/// Pause: dispatch no new tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PauseCommand {
     /// The execution.
     pub execution: ExecutionId,
-    /// Why, for people.
+    /// Reason, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
 
-/// Go on.
+/// Resume an execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResumeCommand {
@@ -225,46 +230,46 @@ pub struct ResumeCommand {
     pub execution: ExecutionId,
 }
 
-/// Answer a question that an activation waits for.
+/// Answer a question of a waiting activation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApproveCommand {
     /// The execution.
     pub execution: ExecutionId,
-    /// The node that waits; whichever waits when absent, if one does.
+    /// Waiting node; if absent, any waiting node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Which of the node's activations.
+    /// Activation of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activation: Option<u32>,
     /// Decision of the person.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,
-    /// A word to it.
+    /// Comment on the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
-    /// True to say no.
+    /// Whether the person rejects.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reject: bool,
 }
 
-/// Run again what failed. What depends on a node that runs again starts afresh.
+/// Retry the failed nodes. Nodes that depend on a retried node start again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetryCommand {
     /// The execution.
     pub execution: ExecutionId,
-    /// The nodes to run again, beside those that were cancelled; all that failed, too, when empty.
+    /// Nodes to retry in addition to the cancelled ones; all failed nodes if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
-    /// These nodes and no others: what else failed or was cancelled stays as it is.
+    /// Retry only these nodes; other failed or cancelled nodes stay as they are.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only: bool,
-    /// Input that replaces the input of the one node. Without a node it replaces the input of the execution, which then
-    /// begins anew.
+    /// Input that replaces the input of the one node. Without a node it replaces the input of the
+    /// execution, which then starts again.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// Why, for people.
+    /// Reason, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
@@ -283,7 +288,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Reads the body of this operation, whose subject ends with `id`.
+    /// Parses the body of this operation, whose subject ends with `id`.
     pub fn read(operation: Operation, id: &Token, body: &[u8]) -> Result<Self, BadCommand> {
         if body.len() > MAX_BODY {
             return Err(BadCommand::Size(body.len()));
@@ -310,9 +315,9 @@ impl Command {
         Ok(read)
     }
 
-    /// The body.
+    /// Returns the body as JSON.
     pub fn to_json(&self) -> String {
-        // Serialising plain data with text keys cannot fail.
+        // Serialising plain data with string keys cannot fail.
         match self {
             Self::Start(body) => serde_json::to_string(body),
             Self::Cancel(body) => serde_json::to_string(body),
@@ -338,7 +343,7 @@ impl Command {
         }
     }
 
-    /// The execution it is about.
+    /// Returns the execution of the command.
     pub const fn execution(&self) -> &ExecutionId {
         match self {
             Self::Start(body) => &body.execution,
@@ -351,7 +356,7 @@ impl Command {
         }
     }
 
-    /// Sizes, and fields that depend on each other; what a sender checks too.
+    /// Checks sizes and fields that depend on each other. Senders call it too.
     pub fn check(&self) -> Result<(), BadCommand> {
         match self {
             Self::Start(body) => self.check_start(body),
@@ -467,7 +472,7 @@ into_command!(
     Retry(RetryCommand)
 );
 
-/// Tells null, which is an input, from nothing.
+/// Distinguishes null, which is a valid input, from an absent field.
 pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }

@@ -1,39 +1,39 @@
-//! One version of a deployed workflow, as the stream of workflows stores it.
+//! Version of a deployed workflow, as stored in the stream of workflows.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::message::BadMessage;
 
-/// The largest deployment, in bytes of JSON.
+/// Maximum size of a deployment, in bytes of JSON.
 pub const MAX_DEPLOYMENT: usize = 512 * 1024;
 
-/// A version of a workflow. The plan itself lies in the store of plans, under its digest.
+/// Version of a workflow. The plan itself is stored in the store of plans, under its digest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Deployment {
-    /// The workflow's name; its token is the subject's last.
+    /// Name of the workflow; its token is the last token of the subject.
     pub name: String,
-    /// The plan's digest: the version.
+    /// Digest of the plan, which identifies the version.
     pub digest: String,
-    /// The dialect it is written in.
+    /// Dialect of the workflow.
     pub dialect: String,
     /// Purpose of the workflow.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// The card under which executors announce it.
+    /// Card that executors announce for the workflow.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub card: Value,
-    /// Its drawing.
+    /// Picture of the workflow.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub mermaid: String,
-    /// When it was deployed, milliseconds since 1970 UTC.
+    /// Deployment time, milliseconds since 1970 UTC.
     pub at: u64,
     /// User who deployed it.
     pub by: String,
 }
 
 impl Deployment {
-    /// Reads one.
+    /// Parses a deployment.
     pub fn read(body: &[u8]) -> Result<Self, BadMessage> {
         if body.len() > MAX_DEPLOYMENT {
             return Err(BadMessage::Bytes(format!("a deployment has at most {MAX_DEPLOYMENT} bytes")));
@@ -50,14 +50,14 @@ impl Deployment {
         Ok(read)
     }
 
-    /// The deployment as JSON.
+    /// Returns the deployment as JSON.
     pub fn to_json(&self) -> String {
-        // Serialising plain data with text keys cannot fail.
+        // Serialising plain data with string keys cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// Whether this text is a sha256 in lower-case hex, as digests of plans are.
+/// Returns whether this string is a sha256 in lower-case hex, as plan digests are.
 pub fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -5,18 +5,19 @@ use crate::artifact::{ArtifactName, ArtifactRef, BadArtifact};
 /// Result that a model embeds in its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResultEmbed {
-    /// The artifact's name as written; empty when none is named.
+    /// Name of the artifact as written; empty if absent.
     pub artifact: String,
-    /// The version, when one is named.
+    /// Version, if present.
     pub version: Option<u32>,
-    /// Whether the model says that it failed (`error`, `failure`, `failed`); every other word is a success.
+    /// Whether the status is a failure (`error`, `failure`, `failed`); every other status is a
+    /// success.
     pub failed: bool,
-    /// Its explanation.
+    /// Explanation of the status.
     pub message: Option<String>,
 }
 
 impl ResultEmbed {
-    /// The last complete marker in a model's text; earlier ones are drafts.
+    /// Parses the last complete marker in a model's text; earlier ones are drafts.
     ///
     /// ```
     /// # use sinew_protocol::embed::ResultEmbed;
@@ -33,7 +34,8 @@ impl ResultEmbed {
     fn of(fields: &[(&str, String)]) -> Self {
         let field = |name| fields.iter().rev().find(|(key, _)| *key == name).map(|(_, value)| value.as_str());
         let written = field("artifact").unwrap_or_default();
-        // A version that is not a number (`o.json:latest`) is none: the name stands before it.
+        // A version that is not a number (`o.json:latest`) is ignored; the name is the part before
+        // it.
         let (artifact, suffix) = match split_version(written) {
             (name, None) => (name.rsplit_once(':').map_or(name, |(name, _)| name), None),
             named => named,
@@ -46,12 +48,12 @@ impl ResultEmbed {
         }
     }
 
-    /// `success` or `error`.
+    /// Returns `success` or `error`.
     pub fn status(&self) -> &'static str {
         if self.failed { "error" } else { "success" }
     }
 
-    /// The artifact it names; none when it names none.
+    /// Returns the reference to the artifact, or `None` if the marker has no artifact.
     pub fn reference(&self) -> Option<Result<ArtifactRef, BadArtifact>> {
         let named = |name| ArtifactRef { name, version: self.version };
         (!self.artifact.is_empty()).then(|| ArtifactName::parse(&self.artifact).map(named))
@@ -72,7 +74,8 @@ fn version(text: &str) -> Option<u32> {
     text.strip_prefix('v').unwrap_or(text).parse().ok()
 }
 
-/// The `key=value` pairs up to the closing `»`; values may be quoted, `\` escapes inside quotes. None without a closing.
+/// Parses the `key=value` pairs up to the closing `»`. Values may be quoted; `\` escapes inside
+/// quotes. Returns `None` without a closing `»`.
 fn fields(text: &str) -> Option<Vec<(&str, String)>> {
     let mut found = Vec::new();
     let mut rest = text;

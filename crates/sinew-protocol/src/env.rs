@@ -18,52 +18,55 @@ pub const NATS_CERT: &str = "NATS_CERT";
 pub const NATS_KEY: &str = "NATS_KEY";
 /// File with the certificate authorities to trust.
 pub const NATS_CA: &str = "NATS_CA";
-/// How long to wait for the server.
+/// Time to wait for the server.
 pub const NATS_TIMEOUT: &str = "NATS_TIMEOUT";
-/// The mesh.
+/// Namespace of the mesh.
 pub const NAMESPACE: &str = "SINEW_NAMESPACE";
 /// The nats-server program that `sinew dev` starts.
 pub const NATS_SERVER: &str = "SINEW_NATS_SERVER";
-/// A script that prints the path of a nats-server, installing one if it must. Cargo sets it in this repository, for tests.
+/// Script that prints the path of a nats-server and installs one if necessary. Cargo sets it in
+/// this repository, for tests.
 pub const NATS_INSTALL: &str = "SINEW_NATS_INSTALL";
 /// The executors' key for result tokens, 64 hex digits.
 pub const RESULT_KEY: &str = "SINEW_RESULT_KEY";
-/// Which log lines to write, in tracing's filter syntax.
+/// Log filter, in the syntax of `tracing`.
 pub const LOG: &str = "SINEW_LOG";
-/// Set to anything to write no colours.
+/// Any value disables colours.
 pub const NO_COLOR: &str = "NO_COLOR";
-/// The folder that a command agent's program leaves artifacts in; set for it.
+/// Folder in which a command agent's program stores artifacts; set for that program.
 pub const ARTIFACTS: &str = "SINEW_ARTIFACTS";
-/// Where a process ends as if killed, `POINT:NTH`, when it was built for that; only tests do.
+/// Point at which a process exits as if killed, `POINT:NTH`, in builds with crash points; only
+/// tests set it.
 pub const CRASH_AT: &str = "SINEW_CRASH_AT";
-/// Folder with skills of the caller, which win over those that a workflow file defines.
+/// Folder with skills of the caller, which take precedence over those of a workflow file.
 pub const SKILLS: &str = "SINEW_SKILLS";
-/// Folder with recorded cases of dialects, beside this repository's own; only tests read it.
+/// Folder with recorded cases of dialects, in addition to those of this repository; only tests read
+/// it.
 pub const CASES: &str = "SINEW_CASES";
-/// Address of a collector of traces; `/v1/traces` is added.
+/// Address of a trace collector; `/v1/traces` is appended.
 pub const OTLP_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-/// Address of a collector of traces, taken as it is.
+/// Address of a trace collector, used unchanged.
 pub const OTLP_TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-/// How the collector is spoken to: only `http/protobuf` is.
+/// Protocol of the collector; only `http/protobuf` is supported.
 pub const OTLP_PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
 /// As above, for traces.
 pub const OTLP_TRACES_PROTOCOL: &str = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL";
-/// Headers for the collector; the exporter reads them.
+/// Headers for the collector, which the exporter reads.
 pub const OTLP_HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 /// As above, for traces.
 pub const OTLP_TRACES_HEADERS: &str = "OTEL_EXPORTER_OTLP_TRACES_HEADERS";
-/// `none` sends no traces.
+/// `none` disables traces.
 pub const OTEL_TRACES_EXPORTER: &str = "OTEL_TRACES_EXPORTER";
-/// `true` sends no traces.
+/// `true` disables traces.
 pub const OTEL_SDK_DISABLED: &str = "OTEL_SDK_DISABLED";
 /// Name of this process in traces.
 pub const OTEL_SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
-/// Further attributes of this process in traces.
+/// Additional attributes of this process in traces.
 pub const OTEL_RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
-/// A token of NATS, which is given in the URL here; kept out of logs all the same.
+/// NATS token. Sinew reads tokens from the URL only, but redacts this variable from logs too.
 pub const NATS_TOKEN: &str = "NATS_TOKEN";
 
-/// Every variable with what it means, for documentation.
+/// Every variable with its description, for the documentation.
 pub const TABLE: [(&str, &str); 30] = [
     (NATS_URL, "address of the NATS server"),
     (NATS_CONTEXT, "natscli context to connect with"),

@@ -24,7 +24,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// The word used in JSON, logs and the CLI.
+    /// Returns the name used in JSON, logs and the CLI.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -35,13 +35,15 @@ impl FaultKind {
         }
     }
 
-    /// Whether `retryPolicy: OnError` means this kind: something around the work went wrong. A timeout counts as both,
-    /// because nobody knows whether the work or its surroundings were too slow.
+    /// Returns whether `retryPolicy: OnError` covers this kind: a fault of the infrastructure. A
+    /// timeout counts as both, because either the work or the infrastructure may have been too
+    /// slow.
     pub const fn is_error(self) -> bool {
         matches!(self, Self::Error | Self::Timeout)
     }
 
-    /// Whether `retryPolicy: OnFailure`, the default, means this kind: the work did not succeed in its time.
+    /// Returns whether `retryPolicy: OnFailure`, the default, covers this kind: the work failed or
+    /// timed out.
     pub const fn is_failure(self) -> bool {
         matches!(self, Self::Failure | Self::Invalid | Self::Timeout)
     }
@@ -73,7 +75,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault of this kind. Errors, failures and timeouts start out retryable; invalid data and cancellation do not.
+    /// Creates a fault of this kind. Errors, failures and timeouts are retryable by default;
+    /// invalid data and cancellation are not.
     pub fn new(kind: FaultKind, code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         let retryable = matches!(kind, FaultKind::Error | FaultKind::Failure | FaultKind::Timeout);
         Self {
@@ -86,46 +89,46 @@ impl Fault {
         }
     }
 
-    /// An infrastructure fault, retryable.
+    /// Creates an infrastructure fault. Retryable.
     pub fn error(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::new(FaultKind::Error, code, message)
     }
 
-    /// Returns a failure that the agent reported itself. Retryable.
+    /// Creates a failure that the agent itself reported. Retryable.
     pub fn failure(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::new(FaultKind::Failure, code, message)
     }
 
-    /// Data that breaks its schema, not retryable.
+    /// Creates a fault for data that violates its schema. Not retryable.
     pub fn invalid(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::new(FaultKind::Invalid, code, message)
     }
 
-    /// An end somebody asked for, not retryable.
+    /// Creates a fault for a requested cancellation. Not retryable.
     pub fn cancelled(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::new(FaultKind::Cancelled, code, message)
     }
 
-    /// A deadline that passed, retryable.
+    /// Creates a fault for an exceeded deadline. Retryable.
     pub fn timeout(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::new(FaultKind::Timeout, code, message)
     }
 
-    /// The same fault with its retryability replaced.
+    /// Replaces the retryability.
     #[must_use]
     pub fn with_retryable(mut self, retryable: bool) -> Self {
         self.retryable = retryable;
         self
     }
 
-    /// The same fault with these further lines.
+    /// Replaces the further lines.
     #[must_use]
     pub fn with_details(mut self, details: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.details.extend(details.into_iter().map(Into::into));
         self
     }
 
-    /// The same fault with a shortest wait before a retry, in milliseconds.
+    /// Sets the minimum delay before a retry, in milliseconds.
     #[must_use]
     pub fn with_retry_after_ms(mut self, milliseconds: u64) -> Self {
         self.retry_after_ms = Some(milliseconds);

@@ -1,78 +1,84 @@
 //! Message headers that the mesh reads and writes. `Nats-*` headers are commands to the server: all
 //! except [`MESSAGE_ID`] are stripped from incoming messages.
 
-/// Media type of the body: [`JSON`] when absent.
+/// Media type of the body; [`JSON`] if absent.
 pub const CONTENT_TYPE: &str = "Content-Type";
 /// A body in JSON, the default.
 pub const JSON: &str = "application/json";
-/// A body in protobuf, answered in protobuf.
+/// A body in protobuf; its response is protobuf too.
 pub const PROTOBUF: &str = "application/protobuf";
-/// A2A's version, `Major.Minor`; absent means 0.3.
+/// A2A version, `Major.Minor`; 0.3 if absent.
 pub const A2A_VERSION: &str = crate::a2a::A2A_VERSION_HEADER;
-/// The A2A extensions a caller wants, comma-separated URIs.
+/// A2A extensions that a caller requests, comma-separated URIs.
 pub const A2A_EXTENSIONS: &str = crate::a2a::A2A_EXTENSIONS_HEADER;
 /// W3C trace context.
 pub const TRACE_PARENT: &str = "traceparent";
-/// The idempotency key of a message.
+/// Idempotency key of a message.
 pub const MESSAGE_ID: &str = "Nats-Msg-Id";
-/// How many workflows called each other before this one, for peers that have no journal; a hint, never the limit.
+/// Number of nested workflow calls above this one, for peers without a journal; only a hint, never
+/// the limit.
 pub const CALL_DEPTH: &str = "Sinew-Call-Depth";
-/// Key by which agents recognise repeated effects: the same for all attempts of an activation.
+/// Key by which agents deduplicate effects: the same for all attempts of an activation.
 pub const ACTIVATION: &str = "Sinew-Activation";
 /// The attempt, counted from 1.
 pub const ATTEMPT: &str = "Sinew-Attempt";
-/// When the answer must be there, milliseconds since 1970 UTC.
+/// Deadline of the response, milliseconds since 1970 UTC.
 pub const DEADLINE: &str = "Sinew-Deadline";
-/// The subject that a task's result goes to.
+/// Subject to which the result of a task is published.
 pub const RESULT_SUBJECT: &str = "Sinew-Result-Subject";
 /// sha256 of the body, lower-case hex.
 pub const BODY_HASH: &str = "Sinew-Body-Hash";
-/// Which part of how many this message is, `i/n` counted from 1; absent means 1/1.
+/// Number of this part and of all parts, `i/n`, counted from 1; 1/1 if absent.
 pub const PART: &str = "Sinew-Part";
-/// The id of a journal commit, by which a writer knows its own again.
+/// Id of a journal commit, by which a writer recognises its own commits.
 pub const COMMIT: &str = "Sinew-Commit";
-/// The object of the artifact store that holds the body, when the message is empty.
+/// Object of the artifact store that contains the body, if the message is empty.
 pub const OBJECT: &str = "Sinew-Object";
-/// Where in its execution an event lies, `round.index`.
+/// Position of an event in its execution, `round.index`.
 pub const SEQ: &str = "Sinew-Seq";
-/// The workflow's name, percent-encoded.
+/// Name of the workflow, percent-encoded.
 pub const WORKFLOW: &str = "Sinew-Workflow";
-/// How an execution ended.
+/// Final status of an execution.
 pub const STATUS: &str = "Sinew-Status";
-/// When an execution began, milliseconds since 1970 UTC.
+/// Start time of an execution, milliseconds since 1970 UTC.
 pub const STARTED: &str = "Sinew-Started";
-/// When an execution ended, milliseconds since 1970 UTC.
+/// End time of an execution, milliseconds since 1970 UTC.
 pub const ENDED: &str = "Sinew-Ended";
-/// Caller who started an execution, or whose call another process of an agent passes on.
+/// Caller who started an execution, or whose call another process of an agent forwards.
 pub const CALLER: &str = "Sinew-Caller";
-/// How many rounds and verdicts the record of an execution has; a record never takes the place of one with more.
+/// Number of rounds and verdicts in the record of an execution; a record never replaces one with
+/// more.
 pub const ENTRIES: &str = "Sinew-Entries";
-/// Model calls behind an execution as JSON: turns, calls of tools, tokens, price. Absent if no model was asked.
+/// Model usage of an execution as JSON: turns, tool calls, tokens, price. Absent if no model was
+/// called.
 pub const USAGE: &str = "Sinew-Usage";
-/// Operator code of the fault by which an execution ended, percent-encoded. Absent if it ended without one.
+/// Operator code of the fault that ended an execution, percent-encoded. Absent without a fault.
 pub const FAULT: &str = "Sinew-Fault";
-/// Digest of the plan that an execution ran. Absent in records of older releases.
+/// Digest of the plan of an execution. Absent in records of older releases.
 pub const PLAN: &str = "Sinew-Plan";
-/// `true` if an execution called no agent and took every output as null. Absent otherwise.
+/// `true` for an execution that called no agent and used null for every output. Absent otherwise.
 pub const DRY_RUN: &str = "Sinew-Dry-Run";
-/// Why a message lies in quarantine, percent-encoded.
+/// Reason why a message is quarantined, percent-encoded.
 pub const REASON: &str = "Sinew-Reason";
-/// The subject a message in quarantine came on.
+/// Original subject of a quarantined message.
 pub const SUBJECT: &str = "Sinew-Subject";
-/// When a message in quarantine was stored where it came from, milliseconds since 1970 UTC.
+/// Time at which a quarantined message was stored in its original stream, milliseconds since 1970
+/// UTC.
 pub const TIME: &str = "Sinew-Time";
-/// Why a message could not be read off the wire; its own headers are replaced by this one and [`RAW_HEADERS`].
+/// Reason why a message could not be parsed; its own headers are replaced by this one and
+/// [`RAW_HEADERS`].
 pub const UNDELIVERABLE: &str = "Sinew-Undeliverable";
-/// Header block of a message that could not be read off the wire, base64, cut after 4 KiB.
+/// Header block of a message that could not be parsed, base64, truncated to 4 KiB.
 pub const RAW_HEADERS: &str = "Sinew-Raw-Headers";
-/// On a node request that may have been sent before: a process of the agent may be working on it.
+/// Present on a node request that may have been sent before: a process of the agent may already be
+/// processing it.
 pub const REPEATED: &str = "Sinew-Repeated";
-/// The place of a message in a stream, counted from 1 within a task.
+/// Position of a message in a stream, counted from 1 within a task.
 pub const A2A_SEQ: &str = "A2A-Seq";
-/// Present on the last message of a stream; the value says why it ended.
+/// Present on the last message of a stream; its value is the reason for the end.
 pub const A2A_END: &str = "A2A-End";
 
-/// Every header with what it means, for documentation.
+/// Every header with its description, for the documentation.
 pub const TABLE: [(&str, &str); 33] = [
     (CONTENT_TYPE, "media type of the body; JSON when absent"),
     (A2A_VERSION, "A2A version, Major.Minor; absent means 0.3"),
@@ -109,7 +115,7 @@ pub const TABLE: [(&str, &str); 33] = [
     (A2A_END, "marks the last message of a stream"),
 ];
 
-/// Whether a header from outside may be passed on.
+/// Returns whether a header of an untrusted message may be forwarded.
 pub fn may_pass(name: &str) -> bool {
     let reserved = name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("nats-"));
     !reserved || name.eq_ignore_ascii_case(MESSAGE_ID)

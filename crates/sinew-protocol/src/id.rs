@@ -17,22 +17,22 @@ use sha2::{Digest, Sha256};
 
 use crate::fault::Fault;
 
-/// The longest subject token, in bytes.
+/// Maximum length of a subject token, in bytes.
 pub const MAX_TOKEN: usize = 64;
 
-/// Bytes of an id that is made from what it names.
+/// Size of a derived id, in characters.
 const DERIVED_ID_BYTES: usize = 32;
 
-/// A text that is not `[A-Za-z0-9_-]{1,64}`.
+/// Error for a string that is not `[A-Za-z0-9_-]{1,64}`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not an id: expected 1 to 64 letters, digits, underscores or hyphens")]
 pub struct BadId {
-    /// The rejected text, cut to 64 characters.
+    /// Rejected string, truncated to 64 characters.
     pub text: String,
 }
 
 impl BadId {
-    /// The operator code.
+    /// Operator code.
     pub const CODE: &str = code::ID_MALFORMED.as_str();
 }
 
@@ -42,7 +42,7 @@ impl From<BadId> for Fault {
     }
 }
 
-/// Declares an id: a cheaply cloned text that is always a legal subject token.
+/// Declares an id: a string that is cheap to clone and always a valid subject token.
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -62,7 +62,7 @@ macro_rules! id {
         }
 
         impl $name {
-            /// Takes an id that came from outside, refusing what is not a legal subject token.
+            /// Parses an untrusted id. Rejects strings that are not valid subject tokens.
             pub fn parse(text: &str) -> Result<Self, BadId> {
                 if is_token(text) {
                     Ok(Self(text.into()))
@@ -71,7 +71,7 @@ macro_rules! id {
                 }
             }
 
-            /// The id as text.
+            /// Returns the id as a string.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -105,7 +105,7 @@ macro_rules! id {
     };
 }
 
-/// Reads an id without a copy of its text.
+/// Deserialises an id without copying its string.
 struct IdVisitor<T>(fn(&str) -> Result<T, BadId>);
 
 impl<T> Visitor<'_> for IdVisitor<T> {
@@ -119,7 +119,7 @@ impl<T> Visitor<'_> for IdVisitor<T> {
     }
 }
 
-/// [`id!`] for ids that may be shown; a result token may not.
+/// [`id!`] for ids that may be displayed; a result token may not.
 macro_rules! shown {
     ($($name:ident),*) => {$(
         impl fmt::Display for $name {
@@ -140,7 +140,8 @@ id!(
     ExecutionId
 );
 id!(
-    /// One run of one node in one execution, the same for all of its attempts: what an agent deduplicates effects on.
+    /// One run of one node in one execution, the same for all of its attempts: the key by which
+    /// agents deduplicate effects.
     ActivationKey
 );
 id!(
@@ -148,11 +149,11 @@ id!(
     TaskId
 );
 id!(
-    /// The proof that a result comes from whoever was given the task (`tok`). `Debug` hides it.
+    /// Proof that a result comes from the recipient of the task (`tok`). `Debug` hides it.
     ResultToken
 );
 id!(
-    /// A user's name as it stands in a subject; see [`subject_token`].
+    /// Name of a user or agent as a subject token; see [`subject_token`].
     Token
 );
 shown!(ExecutionId, ActivationKey, TaskId, Token);
@@ -164,7 +165,7 @@ impl fmt::Debug for ResultToken {
 }
 
 impl ExecutionId {
-    /// The execution that this caller means by this idempotency key in this namespace.
+    /// Returns the execution for this idempotency key of this caller in this namespace.
     ///
     /// ```
     /// # use sinew_protocol::ExecutionId;
@@ -176,23 +177,24 @@ impl ExecutionId {
         Self(digest("execution", [namespace.as_bytes(), caller.as_bytes(), idempotency_key.as_bytes()]))
     }
 
-    /// The execution that an activation of another execution starts as its sub-workflow.
+    /// Returns the execution that an activation of another execution starts as its sub-workflow.
     pub fn child(parent: &Self, activation: &ActivationKey, attempt: u32) -> Self {
         Self(digest("child", [parent.0.as_bytes(), activation.0.as_bytes(), &attempt.to_le_bytes()]))
     }
 
-    /// Returns the id as people read and type it: the first ten characters of a derived one, others as they are.
+    /// Returns the id in the form for people: the first ten characters of a derived id; other ids
+    /// unchanged.
     pub fn short(&self) -> &str {
         if self.has_derived_form() { &self.as_str()[..10] } else { self.as_str() }
     }
 
-    /// Whether the id has the form of those that [`ExecutionId::of`] and [`ExecutionId::child`] make: 32 characters of
-    /// lower-case base32.
+    /// Returns whether the id has the form of [`ExecutionId::of`] and [`ExecutionId::child`]: 32
+    /// characters of lower-case base32.
     pub fn has_derived_form(&self) -> bool {
         self.0.len() == DERIVED_ID_BYTES && self.0.bytes().all(|b| matches!(b, b'a'..=b'z' | b'2'..=b'7'))
     }
 
-    /// The shard that owns this execution, `0..shards`.
+    /// Returns the shard of this execution, `0..shards`.
     pub fn shard(&self, shards: NonZeroU32) -> u32 {
         let hash: [u8; 32] = Sha256::digest(self.0.as_bytes()).into();
         let [a, b, c, d, ..] = hash;
@@ -201,8 +203,9 @@ impl ExecutionId {
 }
 
 impl ActivationKey {
-    /// The `nth` activation of `node` inside the scopes `path` (node and index of every enclosing map, loop or fork,
-    /// outermost first); `nth` counts from 0 and only grows where a cycle comes back to the node.
+    /// Returns the key of the `nth` activation of `node` inside the scopes `path` (node and index
+    /// of every enclosing map, loop or fork, outermost first). `nth` counts from 0 and only grows
+    /// where a cycle reaches the node again.
     pub fn of<N: AsRef<str>>(execution: &ExecutionId, node: &str, path: &[(N, u32)], nth: u32) -> Self {
         let mut hash = IdHasher::new("activation");
         hash.field(execution.0.as_bytes());
@@ -217,20 +220,20 @@ impl ActivationKey {
 }
 
 impl TaskId {
-    /// The task of this attempt (counted from 1) at an activation.
+    /// Returns the task of this attempt (counted from 1) of an activation.
     pub fn of(execution: &ExecutionId, activation: &ActivationKey, attempt: u32) -> Self {
         Self(digest("task", [execution.0.as_bytes(), activation.0.as_bytes(), &attempt.to_le_bytes()]))
     }
 }
 
-/// The executors' shared key for [`ResultToken`]s; never shown, never sent.
+/// Shared key of the executors for [`ResultToken`]s; never displayed or sent.
 #[derive(Clone)]
 pub struct ResultKey([u8; 64]);
 
 impl ResultKey {
-    /// A key from 32 secret bytes.
+    /// Creates a key from 32 secret bytes.
     pub fn new(secret: [u8; 32]) -> Self {
-        // HMAC pads a key with zeros up to the hash's block, so this is the same MAC as with the 32 bytes themselves.
+        // HMAC pads a key with zeros up to the block size, so this MAC equals that of the 32 bytes.
         let mut block = [0; 64];
         block[..32].copy_from_slice(&secret);
         Self(block)
@@ -244,10 +247,11 @@ impl ResultKey {
 }
 
 impl ResultKey {
-    /// The secret from which executors derive the keys of objects, so that each of them stores the same object once.
+    /// Returns the secret from which executors derive object keys, so that all of them derive the
+    /// same key for an object.
     pub fn object_secret(&self) -> [u8; 32] {
         let mut mac = <Hmac<Sha256> as hmac::digest::KeyInit>::new(&self.0.into());
-        // No task has this id: a blank is not part of one.
+        // No task has this id, because ids contain no blanks.
         mac.update(b"sinew.v1 objects");
         mac.finalize().into_bytes().into()
     }
@@ -259,16 +263,16 @@ impl fmt::Debug for ResultKey {
     }
 }
 
-/// Bytes of the HMAC that a token carries: 128 bits, 26 characters.
+/// Size of the HMAC in a token: 128 bits, 26 characters.
 const TOKEN_BYTES: usize = 16;
 
 impl ResultToken {
-    /// The token that a result of this task must carry.
+    /// Returns the token that a result of this task must contain.
     pub fn of(key: &ResultKey, task: &TaskId) -> Self {
         Self(base32(&key.mac(task).finalize().into_bytes()[..TOKEN_BYTES]).into())
     }
 
-    /// Whether this token is the one for this task; takes the same time whatever the answer.
+    /// Returns whether this token belongs to this task, in constant time.
     pub fn proves(&self, key: &ResultKey, task: &TaskId) -> bool {
         unbase32(&self.0)
             .filter(|bytes| bytes.len() == TOKEN_BYTES)
@@ -277,34 +281,37 @@ impl ResultToken {
 }
 
 impl Token {
-    /// The token of this name.
+    /// Returns the token of this name.
     pub fn of(name: &str) -> Self {
         Self(subject_token(name).into())
     }
 
-    /// Returns true if this is the token of a name.
+    /// Returns whether this is the token of a name.
     pub fn stands_for(&self, name: &str) -> bool {
         if is_plain(name) { &*self.0 == name } else { *self == Self::of(name) }
     }
 
-    /// The name behind it; none for a long name, of which only the hash is left.
+    /// Returns the name that the token encodes; `None` for a long name, of which only the hash is
+    /// encoded.
     pub fn name(&self) -> Option<String> {
         name_of_token(&self.0)
     }
 }
 
-/// Whether this text is a legal subject token as it stands.
+/// Returns whether this string is a valid subject token without encoding.
 pub fn is_token(text: &str) -> bool {
     (1..=MAX_TOKEN).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
-/// Marks an encoded token; a name that starts with it is encoded too, so that no name can pose as another's token.
+/// Prefix of an encoded token. A name with this prefix is encoded too, so that it cannot collide
+/// with another name's token.
 const ESCAPE: &str = "__";
 
-/// A user's name as a subject token: legal names unchanged, all others encoded. Different names give different tokens.
+/// Encodes a name as a subject token: valid tokens unchanged, all other names encoded. Different
+/// names have different tokens.
 ///
-/// `__x` + base32 of the bytes up to 38 bytes, `__h` + base32 of their sha256 above.
+/// `__x` + base32 of the bytes for up to 38 bytes, `__h` + base32 of their sha256 for longer names.
 ///
 /// ```
 /// # use sinew_protocol::id::subject_token;
@@ -323,12 +330,12 @@ pub fn subject_token(name: &str) -> String {
     format!("{ESCAPE}h{}", base32(&Sha256::digest(name.as_bytes())))
 }
 
-/// Whether a name is its own token.
+/// Returns whether a name is its own token.
 fn is_plain(name: &str) -> bool {
     is_token(name) && !name.starts_with(ESCAPE)
 }
 
-/// The name behind a token of [`subject_token`]; none for a hashed or a malformed token.
+/// Decodes a token of [`subject_token`]. Returns `None` for a hashed or malformed token.
 pub fn name_of_token(token: &str) -> Option<String> {
     let Some(encoded) = token.strip_prefix(ESCAPE) else {
         return is_token(token).then(|| token.to_owned());
@@ -348,7 +355,7 @@ impl IdHasher {
         hash
     }
 
-    /// The length keeps ("ab", "c") apart from ("a", "bc").
+    /// The length prefix distinguishes ("ab", "c") from ("a", "bc").
     fn field(&mut self, bytes: &[u8]) {
         self.0.update((bytes.len() as u64).to_le_bytes());
         self.0.update(bytes);
@@ -359,14 +366,15 @@ impl IdHasher {
     }
 }
 
-/// Token that the subjects of all objects of an execution share, so that their owner can remove them together. Only who knows
-/// the execution can tell which one it is.
+/// Returns the token that the subjects of all objects of an execution share, so that their owner
+/// can remove them together. It reveals the execution only to those who already know its id.
 pub fn artifact_group(execution: &ExecutionId) -> Token {
     Token(digest("artifacts", [execution.0.as_bytes()]))
 }
 
-/// Key of a call that a conversation makes: the place of the call, never its content. `activation` names the conversation,
-/// `reset` counts how often it began afresh, `turn` and `index` count from 0.
+/// Returns the key of a call in a conversation, derived from the call's position and not its
+/// content. `activation` identifies the conversation, `reset` counts its restarts, `turn` and
+/// `index` count from 0.
 pub fn call_key(activation: &str, reset: u32, turn: u32, index: u32) -> String {
     let numbers = [reset, turn, index].map(u32::to_le_bytes);
     let fields = [activation.as_bytes(), &numbers[0], &numbers[1], &numbers[2]];
@@ -481,7 +489,7 @@ mod tests {
             for (left, right) in [(&a, &b), (&a, &c), (&b, &c)] {
                 prop_assert_eq!(left == right, subject_token(left) == subject_token(right));
             }
-            // A token used as a name must not stand for the name it encodes.
+            // A token used as a name must not collide with the name it encodes.
             let token = subject_token(&a);
             prop_assert_eq!(token == a, subject_token(&token) == token);
         }

@@ -1,8 +1,8 @@
 //! Contents of a shard's journal and of the history, as plain data next to its protobuf
 //! (`proto/sinew/v1/journal.proto`).
 //!
-//! Rounds are opaque bytes: only the engine knows facts. Decoding is strict about ids and kinds,
-//! and ignores unknown fields.
+//! Rounds are opaque bytes, because only the engine decodes facts. Decoding is strict about ids and
+//! kinds, and ignores unknown fields.
 
 #[cfg(test)]
 mod tests;
@@ -21,36 +21,38 @@ use crate::person_wait::CallingRef;
 use crate::subject::Operation;
 use crate::{ExecutionId, TaskId, Token};
 
-/// One message of a shard's journal: inputs up to `positions` and all that followed from them.
+/// Message of a shard's journal: inputs up to `positions` and all facts that follow from them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// The executor that wrote it.
+    /// Executor that wrote the commit.
     pub owner: Token,
-    /// Up to where commands and results are part of the journal after it.
+    /// Positions up to which commands and results are included in the journal after this commit.
     pub positions: Positions,
-    /// One per execution that something happened to.
+    /// One entry per execution with new facts or verdicts.
     pub entries: Vec<Entry>,
 }
 
-/// Sequences of the streams that feed a shard.
+/// Sequences in the input streams of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Positions {
-    /// Of COMMANDS.
+    /// Sequence in COMMANDS.
     pub commands: u64,
-    /// Of RESULTS.
+    /// Sequence in RESULTS.
     pub results: u64,
-    /// When COMMANDS was made, in milliseconds since 1970 UTC; 0 if the writer did not say.
+    /// Creation time of COMMANDS, in milliseconds since 1970 UTC; 0 if unknown.
     pub commands_created: u64,
-    /// When RESULTS was made, in milliseconds since 1970 UTC; 0 if the writer did not say.
+    /// Creation time of RESULTS, in milliseconds since 1970 UTC; 0 if unknown.
     pub results_created: u64,
-    /// When the message at the position in COMMANDS was stored, in milliseconds since 1970 UTC; 0 if the writer did not say.
+    /// Storage time of the message at the position in COMMANDS, in milliseconds since 1970 UTC; 0
+    /// if unknown.
     pub commands_stored: u64,
-    /// When the message at the position in RESULTS was stored, in milliseconds since 1970 UTC; 0 if the writer did not say.
+    /// Storage time of the message at the position in RESULTS, in milliseconds since 1970 UTC; 0 if
+    /// unknown.
     pub results_stored: u64,
 }
 
 impl Positions {
-    /// Returns positions in streams of unknown age.
+    /// Returns positions in streams with unknown creation times.
     pub const fn at(commands: u64, results: u64) -> Self {
         Self {
             commands,
@@ -68,7 +70,7 @@ impl Positions {
 pub struct Entry {
     /// The execution.
     pub execution: ExecutionId,
-    /// On an execution's first entry and on checkpoints only.
+    /// Present only in the first entry of an execution and in checkpoints.
     pub meta: Option<ExecutionMeta>,
     /// Encoded rounds, in order.
     pub rounds: Vec<Bytes>,
@@ -76,27 +78,27 @@ pub struct Entry {
     pub commands: Vec<Verdict>,
     /// Kind of the entry.
     pub kind: EntryKind,
-    /// Set when the owner works on the execution no more; a checkpoint without a hold ends it.
+    /// Present when the owner stops processing the execution; a checkpoint without a hold ends the hold.
     pub hold: Option<ExecutionHold>,
 }
 
-/// Why no owner works on an execution until an operator resumes it.
+/// Reason why no owner processes an execution until an operator resumes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutionHold {
-    /// The operator code.
+    /// Operator code.
     pub code: String,
-    /// For people.
+    /// Explanation for people.
     pub reason: String,
 }
 
 /// Kind of a journal entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EntryKind {
-    /// New rounds, or verdicts only.
+    /// New rounds, or only verdicts.
     Rounds,
-    /// All rounds of an open execution again, so that older messages can be purged.
+    /// All rounds of an open execution, repeated so that older messages can be purged.
     Checkpoint,
-    /// The execution is archived and answered: the shard forgets it.
+    /// The execution is archived and its caller answered; the shard removes its state.
     Closed,
 }
 
@@ -124,66 +126,68 @@ pub struct Verdict {
 pub struct ExecutionMeta {
     /// The execution.
     pub execution: ExecutionId,
-    /// The workflow's name.
+    /// Name of the workflow.
     pub workflow: String,
-    /// The dialect it is written in.
+    /// Dialect of the workflow.
     pub dialect: String,
-    /// The plan's digest.
+    /// Digest of the plan.
     pub plan: String,
     /// Caller who started it: the token in the command's subject.
     pub caller: Token,
-    /// On whose behalf.
+    /// User on whose behalf the execution runs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub user: String,
-    /// Settings of that user for the request; null if there are none.
+    /// Settings of that user for the request, or null.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub user_config: Value,
     /// The session (A2A context).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub session: String,
-    /// Labels that lists can be filtered by.
+    /// Labels by which lists can be filtered.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// When the command was taken, milliseconds since 1970 UTC.
+    /// Time at which the command was accepted, milliseconds since 1970 UTC.
     pub created: u64,
-    /// The task that this execution answers.
+    /// Task that this execution answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentRef>,
     /// W3C trace context of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
-    /// Digest of what the start asked for ([`StartCommand::digest`](crate::command::StartCommand::digest)); `None` in
-    /// journals of older versions.
+    /// Digest of the requested work
+    /// ([`StartCommand::digest`](crate::command::StartCommand::digest)); `None` in journals of
+    /// older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_digest: Option<String>,
-    /// The task of another execution during which this one was started, if it does not answer that task.
+    /// Task of another execution that requested the start, if this execution does not answer it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calling: Option<CallingRef>,
 }
 
 impl ExecutionMeta {
-    /// Returns the task that this execution works for: the one that it answers, or the one during which it was started.
+    /// Returns the task that this execution works for: the one that it answers, or the one that
+    /// requested the start.
     pub fn caller_task(&self) -> Option<(&ExecutionId, &TaskId)> {
         let parent = self.parent.as_ref().map(|parent| (&parent.execution, &parent.task));
         parent.or_else(|| self.calling.as_ref().map(|calling| (&calling.execution, &calling.task)))
     }
 }
 
-/// The task of another execution that an execution answers.
+/// Task of another execution that an execution answers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ParentRef {
-    /// The execution above.
+    /// Execution of the task.
     pub execution: ExecutionId,
-    /// Its task.
+    /// Id of the task.
     pub task: TaskId,
-    /// Where the task's result goes.
+    /// Subject to which the result of the task is published.
     pub result_subject: String,
-    /// The name under which the task was sent: the workflow's own.
+    /// Name to which the task was sent: the name of the workflow.
     pub agent: String,
 }
 
-/// All that is known of an execution: the body of the history and of an owner's answer.
+/// Complete record of an execution: the body of the history and of an owner's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionRecord {
     /// Constant properties.
@@ -192,12 +196,12 @@ pub struct ExecutionRecord {
     pub rounds: Vec<Bytes>,
     /// Verdicts on commands.
     pub commands: Vec<Verdict>,
-    /// Set while no owner works on the execution.
+    /// Present while no owner processes the execution.
     pub hold: Option<ExecutionHold>,
 }
 
 impl Commit {
-    /// The commit as bytes (`sinew.v1.Commit`).
+    /// Encodes the commit (`sinew.v1.Commit`).
     pub fn encode(&self) -> Bytes {
         let wire = pb::Commit {
             owner: self.owner.to_string(),
@@ -214,7 +218,7 @@ impl Commit {
         wire.encode_to_vec().into()
     }
 
-    /// Reads bytes (`sinew.v1.Commit`).
+    /// Decodes a commit (`sinew.v1.Commit`).
     pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
         let wire = pb::Commit::decode(bytes).map_err(unreadable)?;
         let wired = wire.positions.unwrap_or_default();
@@ -235,17 +239,17 @@ impl Commit {
 }
 
 impl Entry {
-    /// New rounds of an execution that is known.
+    /// Creates an entry with new rounds of a known execution.
     pub fn rounds(execution: ExecutionId, rounds: Vec<Bytes>) -> Self {
         Self { execution, meta: None, rounds, commands: Vec::new(), kind: EntryKind::Rounds, hold: None }
     }
 
-    /// The end of an execution in this shard.
+    /// Creates an entry that closes an execution in this shard.
     pub fn closed(execution: ExecutionId) -> Self {
         Self { kind: EntryKind::Closed, ..Self::rounds(execution, Vec::new()) }
     }
 
-    /// Everything about an open execution again.
+    /// Creates an entry with the complete record of an open execution.
     pub fn checkpoint(record: ExecutionRecord) -> Self {
         Self {
             execution: record.meta.execution.clone(),
@@ -257,24 +261,24 @@ impl Entry {
         }
     }
 
-    /// About how many bytes it takes in a commit; never less.
+    /// Returns an upper estimate of the size in a commit, in bytes.
     pub fn size(&self) -> usize {
         pb::Entry::from(self).encoded_len() + 8
     }
 }
 
 impl ExecutionRecord {
-    /// Returns the number of rounds and verdicts, which only ever become more.
+    /// Returns the number of rounds and verdicts, which never decreases.
     pub fn entry_count(&self) -> u64 {
         (self.rounds.len() + self.commands.len()) as u64
     }
 
-    /// Returns the bytes of all rounds: nearly all that a large record has.
+    /// Returns the size of all rounds in bytes, which dominates the size of a large record.
     pub fn round_bytes(&self) -> usize {
         self.rounds.iter().map(Bytes::len).sum()
     }
 
-    /// The record as bytes (`sinew.v1.ExecutionRecord`).
+    /// Encodes the record (`sinew.v1.ExecutionRecord`).
     pub fn encode(&self) -> Bytes {
         let wire = pb::ExecutionRecord {
             meta: Some((&self.meta).into()),
@@ -285,7 +289,7 @@ impl ExecutionRecord {
         wire.encode_to_vec().into()
     }
 
-    /// Reads bytes (`sinew.v1.ExecutionRecord`).
+    /// Decodes a record (`sinew.v1.ExecutionRecord`).
     pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
         let wire = pb::ExecutionRecord::decode(bytes).map_err(unreadable)?;
         Ok(Self {
@@ -331,7 +335,7 @@ impl TryFrom<pb::Entry> for Entry {
     type Error = BadMessage;
 
     fn try_from(wire: pb::Entry) -> Result<Self, BadMessage> {
-        // An entry of unknown kind is refused, because its effect on the execution is unknown.
+        // An entry of unknown kind is rejected, because its effect on the execution is unknown.
         let kind = match wire.kind() {
             pb::EntryKind::Rounds => EntryKind::Rounds,
             pb::EntryKind::Checkpoint => EntryKind::Checkpoint,

@@ -23,31 +23,32 @@ use crate::header;
 use crate::message::BadMessage;
 use crate::unique_keys::{BadJson, check_unique_keys};
 
-/// The code of a fault that is another side's refusal of an A2A operation.
+/// Code of a fault for an A2A operation that the remote agent refused.
 pub const REFUSED: &str = code::AGENT_REFUSED_A2A_OPERATION.as_str();
-/// The media type that A2A names for its JSON, read beside [`header::JSON`].
+/// Media type of A2A's JSON, accepted in addition to [`header::JSON`].
 pub const A2A_JSON: &str = "application/a2a+json";
-/// The longest message of an error, in characters.
+/// Maximum length of an error message, in characters.
 pub const MAX_MESSAGE: usize = 1_000;
 /// Domain of Sinew's own codes in `google.rpc.ErrorInfo`.
 pub const DOMAIN: &str = "github.com/sinew-mesh/sinew";
 
-/// An operation: A2A's eleven, and [`Method::GetAgentCard`], which stands for the well-known address of HTTP.
+/// Operation: the eleven of A2A, and [`Method::GetAgentCard`], which corresponds to the well-known
+/// address of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Method {
-    /// One of A2A's.
+    /// Operation of A2A.
     Core(CoreMethod),
-    /// The public card.
+    /// Returns the public card.
     GetAgentCard,
 }
 
 impl Method {
-    /// All of them.
+    /// Returns all operations.
     pub fn all() -> impl Iterator<Item = Self> {
         CoreMethod::ALL.iter().copied().map(Self::Core).chain([Self::GetAgentCard])
     }
 
-    /// The name, in the body and as a token of the subject.
+    /// Returns the name, in the body and as a token of the subject.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Core(method) => method.wire_name(),
@@ -55,32 +56,33 @@ impl Method {
         }
     }
 
-    /// The operation of this name.
+    /// Parses the name of an operation.
     pub fn parse(name: &str) -> Option<Self> {
         Self::all().find(|method| method.as_str() == name)
     }
 }
 
-/// A call out of its envelope. Its parameters stay text until they are read as their type: no tree lies in between.
+/// Decoded call. Its parameters remain raw JSON until they are deserialised directly into their
+/// type.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Id that the response repeats; null for a call without one.
+    /// Id that the response repeats; null if the call has none.
     pub id: Value,
     /// The operation.
     pub method: Method,
     params: Box<RawValue>,
 }
 
-/// Why a call is refused before anybody looks at its parameters, with what is known of its id.
+/// Rejection of a call before its parameters are decoded, with the id if known.
 #[derive(Debug)]
 pub struct Refused {
-    /// The call's id, if it could be read.
+    /// Id of the call, if it could be parsed.
     pub id: Value,
-    /// Error to answer with.
+    /// Error of the response.
     pub error: Box<A2aError>,
 }
 
-/// The envelope as it stands on the wire.
+/// Envelope in its wire form.
 #[derive(Serialize, Deserialize)]
 struct Envelope<'a> {
     jsonrpc: JsonRpcVersion,
@@ -93,12 +95,12 @@ struct Envelope<'a> {
 }
 
 impl Request {
-    /// A call of this operation.
+    /// Creates a call of this operation.
     pub fn new(id: impl Into<Value>, method: Method, params: &impl Serialize) -> Self {
         Self { id: id.into(), method, params: raw(params) }
     }
 
-    /// Reads a call.
+    /// Parses a call.
     pub fn read(body: &[u8]) -> Result<Self, Refused> {
         let refused =
             |id: Value, code, message: String| Refused { id, error: Box::new(A2aError::new(code, message)) };
@@ -108,7 +110,8 @@ impl Request {
             let message = "the id is neither a text nor a number".to_owned();
             return Err(refused(Value::Null, ErrorCode::InvalidRequest, message));
         }
-        // Readers differ in which of two members they keep: one may check the first, and another use the second.
+        // Readers differ in which of two fields they keep: one may check the first, and another use
+        // the second.
         if let Err(error @ BadJson::DuplicateKey(_)) = check_unique_keys(body) {
             return Err(refused(id, ErrorCode::InvalidRequest, error.to_string()));
         }
@@ -127,13 +130,13 @@ impl Request {
         Ok(Self { id, method, params })
     }
 
-    /// The parameters as their type; an empty object when there are none.
+    /// Deserialises the parameters; without parameters, from an empty object.
     pub fn params<'de, T: Deserialize<'de>>(&'de self) -> Result<T, A2aError> {
         serde_json::from_str(self.params.get())
             .map_err(|e| A2aError::invalid_params(short(&e.to_string(), 300)))
     }
 
-    /// The call as bytes.
+    /// Encodes the call.
     pub fn to_bytes(&self) -> Bytes {
         to_bytes(&Envelope {
             jsonrpc: JsonRpcVersion,
@@ -144,7 +147,7 @@ impl Request {
     }
 }
 
-/// Why a body is not an envelope, with what can still be read of its id.
+/// Returns the rejection of an invalid envelope, with its id if that can be parsed.
 fn unread(body: &[u8], error: &serde_json::Error) -> Refused {
     let refused = |id, code, message: String| Refused { id, error: Box::new(A2aError::new(code, message)) };
     match serde_json::from_slice::<Value>(body) {
@@ -165,7 +168,7 @@ fn unread(body: &[u8], error: &serde_json::Error) -> Refused {
     }
 }
 
-/// The bytes of a call's result, which is written once and not made a tree of first.
+/// Encodes the result of a call directly, without an intermediate JSON tree.
 pub fn result(id: &Value, result: &impl Serialize) -> Bytes {
     #[derive(Serialize)]
     struct Success<'a, T> {
@@ -176,18 +179,18 @@ pub fn result(id: &Value, result: &impl Serialize) -> Bytes {
     to_bytes(&Success { jsonrpc: JsonRpcVersion, id, result })
 }
 
-/// The answer to a call.
+/// Response to a call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Response(JsonRpcResponse<Value>);
 
 impl Response {
-    /// A result.
+    /// Creates a response with a result.
     pub fn ok(id: Value, result: Value) -> Self {
         Self(JsonRpcResponse::Success(JsonRpcSuccessResponse::new(some(id), result)))
     }
 
-    /// A refusal, with its typed details.
+    /// Creates a response with an error and its typed details.
     pub fn error(id: Value, error: &A2aError) -> Self {
         let own = error.data.clone().filter(|data| !data.is_null());
         let details = own.unwrap_or_else(|| error.error_info_data(None));
@@ -199,12 +202,12 @@ impl Response {
         Self(JsonRpcResponse::Error(JsonRpcErrorResponse::new(some(id), error)))
     }
 
-    /// Reads an answer: exactly one of a result and an error.
+    /// Parses a response: exactly one of a result and an error.
     pub fn read(body: &[u8]) -> Result<Self, BadMessage> {
         serde_json::from_slice(body).map_err(|e| BadMessage::Bytes(short(&e.to_string(), 300)))
     }
 
-    /// The id of the call that it answers.
+    /// Returns the id of the call.
     pub fn id(&self) -> Option<&Value> {
         match &self.0 {
             JsonRpcResponse::Success(success) => success.id.as_ref(),
@@ -212,7 +215,7 @@ impl Response {
         }
     }
 
-    /// The result, or why there is none. Codes that A2A does not know become internal errors.
+    /// Returns the result or the error. Codes unknown to A2A become internal errors.
     pub fn into_result(self) -> Result<Value, A2aError> {
         match self.0 {
             JsonRpcResponse::Success(success) => Ok(success.result),
@@ -229,13 +232,13 @@ impl Response {
         }
     }
 
-    /// The answer as bytes.
+    /// Encodes the response.
     pub fn to_bytes(&self) -> Bytes {
         to_bytes(self)
     }
 }
 
-/// Refuses a call whose headers ask for what this binding does not speak.
+/// Returns an error if the headers of a call require something that this binding does not support.
 pub fn check_headers(version: Option<&str>, content_type: Option<&str>) -> Result<(), A2aError> {
     let media_type = content_type.unwrap_or(header::JSON);
     let bare = media_type.split(';').next().unwrap_or_default().trim();
@@ -243,7 +246,7 @@ pub fn check_headers(version: Option<&str>, content_type: Option<&str>) -> Resul
         let message = format!("{:?} is not read here: send {}", short(media_type, 100), header::JSON);
         return Err(A2aError::content_type_not_supported(message));
     }
-    // A2A reads a missing or empty version as 0.3.
+    // A2A treats a missing or empty version as 0.3.
     let version = version.map(str::trim).filter(|version| !version.is_empty()).unwrap_or("0.3");
     if version != A2A_VERSION {
         let message = format!(
@@ -256,7 +259,8 @@ pub fn check_headers(version: Option<&str>, content_type: Option<&str>) -> Resul
     Ok(())
 }
 
-/// A fault of ours as the error of an operation. Its code and whether to try again travel as typed details.
+/// Converts a fault to the error of an operation. The typed details contain its code and whether it
+/// is retryable.
 pub fn error_of(fault: &Fault) -> A2aError {
     let code = match fault.kind {
         FaultKind::Invalid => ErrorCode::InvalidParams,
@@ -267,7 +271,7 @@ pub fn error_of(fault: &Fault) -> A2aError {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": fault.code.to_ascii_uppercase().replace('-', "_"),
         "domain": DOMAIN,
-        // ErrorInfo's metadata is a map of texts.
+        // The metadata of ErrorInfo is a map of strings.
         "metadata": {"code": fault.code, "kind": kind, "retryable": fault.retryable.to_string()},
     })];
     if let Some(ms) = fault.retry_after_ms {
@@ -281,7 +285,8 @@ pub fn error_of(fault: &Fault) -> A2aError {
     error.with_retry_info_from_details()
 }
 
-/// The error of an operation as a fault: our own code and retryability where [`error_of`] wrote them.
+/// Converts the error of an operation to a fault, with the code and retryability that [`error_of`]
+/// wrote, if present.
 pub fn fault_of(error: &A2aError) -> Fault {
     let details = error.data.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let info = |domain: &str| details.iter().find(|detail| detail["domain"] == domain);
@@ -296,7 +301,7 @@ pub fn fault_of(error: &A2aError) -> Fault {
     } else {
         let reason = info(A2A_ERROR_DOMAIN).and_then(|info| info["reason"].as_str());
         let reason = reason.or(error.code.a2a_reason()).unwrap_or_else(|| error.code.default_message());
-        // Only a fault of the agent's own may be gone the next time.
+        // Only an internal error of the agent may disappear on a retry.
         let again = error.code == ErrorCode::InternalError;
         Fault::error(REFUSED, format!("{message} ({})", short(reason, 64))).with_retryable(again)
     };
@@ -310,13 +315,13 @@ fn some(id: Value) -> Option<Value> {
     Some(id).filter(|id| !id.is_null())
 }
 
-/// A value as text. Plain data with text keys can always be written.
+/// Serialises a value as raw JSON. Plain data with string keys can always be serialised.
 pub fn raw(value: &impl Serialize) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 fn to_bytes(message: &impl Serialize) -> Bytes {
-    // Serialising plain data with text keys cannot fail.
+    // Serialising plain data with string keys cannot fail.
     serde_json::to_vec(message).unwrap_or_default().into()
 }
 

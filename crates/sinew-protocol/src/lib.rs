@@ -48,7 +48,7 @@ pub use id::{ActivationKey, ExecutionId, ResultKey, ResultToken, TaskId, Token};
 pub use message::{MeshMessage, Vocabulary};
 pub use subject::Subject;
 
-/// Protobuf messages generated from the repository's `proto/` folder: the journal's and the mesh's own schema.
+/// Protobuf messages generated from the repository's `proto/` folder: journal and mesh schemas.
 #[allow(missing_docs, clippy::all, clippy::pedantic, reason = "generated code")]
 pub mod pb {
     include!(concat!(env!("OUT_DIR"), "/schemas.rs"));

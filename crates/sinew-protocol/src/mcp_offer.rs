@@ -1,5 +1,4 @@
-//! Offers of agents to hosts of the Model Context Protocol: the kind of the offer, and its
-//! requirements.
+//! Offers of agents to MCP hosts: the kind of the offer, and its requirements.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -7,27 +6,28 @@ use serde_json::{Map, Value, json};
 use crate::a2a::{AgentCard, AgentExtension, Message, Part, part_data};
 use crate::card::extension_params;
 
-/// URI of the extension. On a card its parameters are a [`McpOffer`]; on a message of a task it says that a data part asks
-/// the client of a host ([`client_requests`]), or answers ([`client_responses`]).
+/// URI of the extension. On a card, its parameters are a [`McpOffer`]. On a message of a task, it
+/// marks a data part with requests to the client of a host ([`client_requests`]) or responses
+/// ([`client_responses`]).
 pub const MCP_EXTENSION: &str = "https://github.com/sinew-mesh/sinew/a2a/extensions/mcp/v1";
 
-/// Bytes of the longest address of a resource.
+/// Maximum length of a resource address, in bytes.
 const MAX_ADDRESS_BYTES: usize = 1_024;
-/// Member of a data part: requests to the client, by key.
+/// Field of a data part: requests to the client, by key.
 const REQUESTS: &str = "inputRequests";
-/// Member of a data part: answers of the client, by key.
+/// Field of a data part: responses of the client, by key.
 const RESPONSES: &str = "inputResponses";
 
-/// Kind of thing that an agent is for hosts.
+/// Kind of offer of an agent to hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OfferKind {
     /// A tool that models call.
     #[default]
     Tool,
-    /// A prompt that users choose: the input is its arguments, the output its messages.
+    /// A prompt that users choose: its arguments are the input, its messages the output.
     Prompt,
-    /// A resource that is read: the variables of its address are the input, the output is its content.
+    /// A resource: the variables of its address are the input, its content is the output.
     Resource,
 }
 
@@ -35,53 +35,53 @@ pub enum OfferKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientAbility {
-    /// Its user fills forms.
+    /// The client shows forms to its user.
     Elicitation,
-    /// It lends its language model.
+    /// The client provides its language model.
     Sampling,
-    /// It names the folders that its user works in.
+    /// The client lists the folders that its user works in.
     Roots,
 }
 
-/// Whether calls become tasks of the host.
+/// When calls become tasks of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskSupport {
-    /// For clients that keep tasks.
+    /// For clients that support tasks.
     #[default]
     Optional,
-    /// Always: clients that keep no tasks are refused.
+    /// Always: clients without support for tasks are rejected.
     Required,
 }
 
-/// An offer of an agent to hosts. The usual one is a tool without further needs.
+/// Offer of an agent to hosts. The default is a tool without requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct McpOffer {
-    /// Kind of thing that the agent is.
+    /// Kind of the offer.
     #[serde(default, rename = "as")]
     pub kind: OfferKind,
-    /// Address of a resource, or a template with variables in braces.
+    /// Address of a resource, or a URI template with variables in braces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uri: Option<String>,
-    /// Media type of a resource whose content does not say.
+    /// Media type of a resource whose content has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
-    /// Abilities without which clients are refused.
+    /// Abilities that a client must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<ClientAbility>,
-    /// Whether calls become tasks.
+    /// When calls become tasks.
     #[serde(default)]
     pub tasks: TaskSupport,
 }
 
 impl McpOffer {
-    /// The offer of a card. A card without one, or with one that cannot be read, offers a tool.
+    /// Returns the offer of a card. A card without a valid offer offers a tool.
     pub fn of(card: &AgentCard) -> Self {
         let params = extension_params(card, MCP_EXTENSION);
         params.and_then(|params| Self::deserialize(params).ok()).unwrap_or_default()
     }
 
-    /// The offer as an extension of a card; `None` for the usual one.
+    /// Returns the offer as an extension of a card; `None` for the default.
     pub fn to_extension(&self) -> Option<AgentExtension> {
         if *self == Self::default() {
             return None;
@@ -93,29 +93,31 @@ impl McpOffer {
     }
 }
 
-/// Requests to the client of a host that a message of a task holds, by key: each has `method` and `params`, as the protocol
-/// has them. `None` for a message that asks in its own words.
+/// Returns the requests to the client of a host in a message of a task, by key: each has `method`
+/// and `params` as in MCP. Returns `None` if the message has no such requests.
 pub fn client_requests(message: &Message) -> Option<&Map<String, Value>> {
     member_of(message, REQUESTS)
 }
 
-/// Answers of a client that a message to a task holds, by the keys of the requests.
+/// Returns the responses of a client in a message to a task, by the keys of the requests.
 pub fn client_responses(message: &Message) -> Option<&Map<String, Value>> {
     member_of(message, RESPONSES)
 }
 
-/// The part of a message to a task with a client's answers. The message names [`MCP_EXTENSION`] among its extensions.
+/// Creates the part with a client's responses. The message must list [`MCP_EXTENSION`] among its
+/// extensions.
 pub fn responses_part(responses: &Map<String, Value>) -> Part {
     Part::data(json!({ RESPONSES: responses }))
 }
 
-/// The part of a message with requests to a client. The message names [`MCP_EXTENSION`] among its extensions.
+/// Creates the part with requests to a client. The message must list [`MCP_EXTENSION`] among its
+/// extensions.
 pub fn requests_part(requests: &Map<String, Value>) -> Part {
     Part::data(json!({ REQUESTS: requests }))
 }
 
-/// Whether a text is the address of a resource that an agent may offer: a scheme that no other resource of a mesh has, and
-/// variables that are names in braces, each for itself between other characters.
+/// Returns whether a string is a valid address of an agent's resource: a scheme that no other
+/// resource of a mesh has, and variables that are names in braces, separated by other characters.
 pub fn is_resource_address(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once("://") else { return false };
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_lowercase())
@@ -132,7 +134,7 @@ pub fn is_resource_address(text: &str) -> bool {
     let mut variables: Vec<&str> = Vec::new();
     for piece in pieces {
         let Some((name, after)) = piece.split_once('}') else { return false };
-        // Two variables side by side cannot be told apart.
+        // Two adjacent variables cannot be distinguished.
         let is_adjacent = after.is_empty() && !text.ends_with(&format!("{{{name}}}"));
         if !is_name(name) || !is_plain(after) || is_adjacent || variables.contains(&name) {
             return false;

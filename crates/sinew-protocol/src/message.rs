@@ -19,58 +19,58 @@ use crate::artifact::ArtifactRef;
 use crate::fault::Fault;
 use crate::unique_keys::{BadJson, DuplicateKey};
 
-/// Which words a message is written in.
+/// Vocabulary of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Vocabulary {
-    /// `structured_invocation_*`, status `error`, `output_artifact_ref`: what current peers speak.
+    /// `structured_invocation_*`, status `error`, `output_artifact_ref`: used by current peers.
     #[default]
     Current,
     /// `workflow_node_*`, status `failure`, `artifact_name` + `artifact_version`: the published specification.
     Spec,
 }
 
-/// Why bytes or JSON are not a mesh message.
+/// Error for bytes or JSON that are not a mesh message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadMessage {
     /// No object with a known `type`.
     #[error("no mesh message has the type {0:?}")]
     Type(String),
-    /// The type is known, a field is missing or wrong.
+    /// The type is known, but a field is missing or invalid.
     #[error("a {kind} message cannot be read: {reason}")]
     Field {
         /// The `type` of the message.
         kind: String,
-        /// Which field, and what is wrong with it.
+        /// Description of the invalid field.
         reason: String,
     },
-    /// Neither JSON nor protobuf, whichever was announced.
+    /// Not valid in the announced encoding, JSON or protobuf.
     #[error("a mesh message cannot be decoded: {0}")]
     Bytes(String),
-    /// An object has a key twice.
+    /// An object has a duplicate key.
     #[error(transparent)]
     DuplicateKey(DuplicateKey),
-    /// An artifact inside a result has another sha256 or size than the result says.
+    /// An artifact in a result has another sha256 or size than its metadata states.
     #[error("artifact '{name}' has the {field} {found} and not {claimed}, as the result says")]
     Content {
         /// The artifact.
         name: String,
         /// `sha256` or `size`.
         field: &'static str,
-        /// The value of the bytes that came.
+        /// Value computed from the received bytes.
         found: String,
-        /// The value in the artifact's metadata, cut.
+        /// Value in the artifact's metadata, truncated.
         claimed: String,
     },
 }
 
 impl BadMessage {
-    /// The operator code of a message that cannot be read.
+    /// Operator code of a message that cannot be parsed.
     pub const CODE: &str = code::MESH_MESSAGE_CANNOT_BE_READ.as_str();
-    /// The operator code of an artifact that is not the one its result describes.
+    /// Operator code of an artifact that differs from its description in the result.
     pub const OTHER_CONTENT: &str = code::RESULT_ARTIFACT_DIFFERS.as_str();
 
-    /// Returns the error for JSON that cannot be read.
+    /// Creates the error for invalid JSON.
     pub fn of_json(bad: BadJson) -> Self {
         match bad {
             BadJson::DuplicateKey(key) => Self::DuplicateKey(key),
@@ -96,43 +96,44 @@ impl From<BadMessage> for Fault {
     }
 }
 
-/// How a call, a node or an execution ended. `failure` is read as `error`.
+/// Outcome of a call, a node or an execution. `failure` is read as `error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It did what it was asked to do.
+    /// The work succeeded.
     Success,
-    /// It did not.
+    /// The work failed.
     #[serde(alias = "failure")]
     Error,
-    /// It was not asked to do anything.
+    /// The work was not requested.
     Skipped,
     /// A user or a parent cancelled it.
     #[serde(alias = "canceled")]
     Cancelled,
 }
 
-/// Any message of the workflow protocol. `Serialize` writes the current vocabulary; [`MeshMessage::to_json`] either.
+/// Message of the workflow protocol. `Serialize` writes the current vocabulary;
+/// [`MeshMessage::to_json`] writes either.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 #[expect(clippy::large_enum_variant, reason = "built, written and dropped one at a time")]
 pub enum MeshMessage {
-    /// Executor to agent: do this node's work.
+    /// Executor to agent: perform the work of a node.
     #[serde(rename = "structured_invocation_request", alias = "workflow_node_request")]
     NodeRequest(WorkflowNodeRequestData),
-    /// Agent to executor: how that work ended.
+    /// Agent to executor: outcome of that work.
     #[serde(rename = "structured_invocation_result", alias = "workflow_node_result")]
     NodeResult(WorkflowNodeResultData),
-    /// An execution began.
+    /// An execution started.
     #[serde(rename = "workflow_execution_start")]
     ExecutionStart(WorkflowExecutionStartData),
-    /// An activation began.
+    /// An activation started.
     #[serde(rename = "workflow_node_execution_start")]
     NodeExecutionStart(WorkflowNodeExecutionStartData),
     /// An activation ended.
     #[serde(rename = "workflow_node_execution_result")]
     NodeExecutionResult(WorkflowNodeExecutionResultData),
-    /// How far a map node is.
+    /// Progress of a map node.
     #[serde(rename = "workflow_map_progress")]
     MapProgress(WorkflowMapProgressData),
     /// An execution reached its terminal state.
@@ -140,20 +141,21 @@ pub enum MeshMessage {
     ExecutionResult(WorkflowExecutionResultData),
 }
 
-/// Asks an agent to do a node's work; the first part of the message that starts the task.
+/// Request to an agent to perform the work of a node; the first part of the message that starts the
+/// task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowNodeRequestData {
-    /// The workflow, or whoever else calls.
+    /// Name of the workflow or other caller.
     pub workflow_name: String,
-    /// The node, or the caller's own name for the call.
+    /// Id of the node, or the caller's own name for the call.
     pub node_id: String,
-    /// Replaces the input schema of the agent's card.
+    /// Schema that replaces the input schema of the agent's card.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<Value>,
-    /// Replaces the output schema of the agent's card.
+    /// Schema that replaces the output schema of the agent's card.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// A name for the output artifact that nobody else uses.
+    /// Unique name for the output artifact.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggested_output_filename: Option<String>,
 }
@@ -164,26 +166,26 @@ pub struct WorkflowNodeRequestData {
 pub struct WorkflowNodeResultData {
     /// [`Outcome::Success`] or [`Outcome::Error`].
     pub status: Outcome,
-    /// The output, when there is one.
+    /// Output, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_artifact_ref: Option<ArtifactRef>,
     /// Description of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
-    /// Where input or output break their schema.
+    /// Schema violations of the input or output.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub validation_errors: Vec<String>,
-    /// How often the agent tried again by itself.
+    /// Number of retries by the agent itself.
     pub retry_count: u32,
 }
 
 impl WorkflowNodeResultData {
-    /// A success with this output.
+    /// Creates a success with this output.
     pub fn success(output: ArtifactRef) -> Self {
         Self { output_artifact_ref: Some(output), ..Self::ended(Outcome::Success) }
     }
 
-    /// An error with this explanation.
+    /// Creates an error with this explanation.
     pub fn error(message: impl Into<String>) -> Self {
         Self { error_message: Some(message.into()), ..Self::ended(Outcome::Error) }
     }
@@ -199,17 +201,17 @@ impl WorkflowNodeResultData {
     }
 }
 
-/// Published when an execution begins.
+/// Published when an execution starts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowExecutionStartData {
     /// The workflow.
     pub workflow_name: String,
     /// The execution.
     pub execution_id: String,
-    /// Where the input is stored.
+    /// Reference to the stored input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_artifact_ref: Option<ArtifactRef>,
-    /// The input itself, when it is small.
+    /// Input, if it is small.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow_input: Option<Value>,
 }
@@ -220,17 +222,18 @@ pub struct SwitchCaseInfo {
     /// The condition as written.
     #[serde(alias = "when")]
     pub condition: String,
-    /// The node that runs when it is the first to hold.
+    /// Node that runs if this is the first case that holds.
     #[serde(alias = "then")]
     pub node: String,
 }
 
-/// Published when an activation begins.
+/// Published when an activation starts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowNodeExecutionStartData {
-    /// The node; iterations of a map or loop have ids of their own.
+    /// Id of the node; iterations of a map or loop have separate ids.
     pub node_id: String,
-    /// `agent`, `workflow`, `conditional`, `switch`, `join`, `loop`, `map`, `fork`, or a word of another dialect.
+    /// `agent`, `workflow`, `conditional`, `switch`, `join`, `loop`, `map`, `fork`, or a type of
+    /// another dialect.
     pub node_type: String,
     /// Agent that does the work.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -238,78 +241,78 @@ pub struct WorkflowNodeExecutionStartData {
     /// Input of the work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_artifact_ref: Option<ArtifactRef>,
-    /// Map and loop: which iteration, counted from 0.
+    /// Map and loop: iteration, counted from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iteration_index: Option<u32>,
-    /// The A2A task that does the work.
+    /// A2A task of the work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sub_task_id: Option<String>,
-    /// The map, loop or fork that this activation belongs to.
+    /// Map, loop or fork that this activation belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_node_id: Option<String>,
     /// Conditional and loop: the condition as written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
-    /// Conditional: the node that runs when the condition holds.
+    /// Conditional: node that runs if the condition holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub true_branch: Option<String>,
-    /// Conditional: the node that runs when it does not.
+    /// Conditional: node that runs otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub false_branch: Option<String>,
-    /// Conditional: what to call the true branch.
+    /// Conditional: label of the true branch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub true_branch_label: Option<String>,
-    /// Conditional: what to call the false branch.
+    /// Conditional: label of the false branch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub false_branch_label: Option<String>,
     /// Switch: its cases in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cases: Option<Vec<SwitchCaseInfo>>,
-    /// Switch: the node that runs when no case holds.
+    /// Switch: node that runs if no case holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_branch: Option<String>,
-    /// Join: the nodes it waits for.
+    /// Join: nodes that it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_for: Option<Vec<String>>,
     /// Join: `all`, `any` or `n_of_m`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join_strategy: Option<String>,
-    /// Join: how many are enough for `n_of_m`.
+    /// Join: number of nodes required for `n_of_m`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join_n: Option<u32>,
-    /// Loop: its limit.
+    /// Loop: maximum number of iterations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_iterations: Option<u32>,
-    /// Loop: the wait between iterations as written.
+    /// Loop: delay between iterations as written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loop_delay: Option<String>,
-    /// Activations that run side by side share it.
+    /// Id shared by activations that run in parallel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_group_id: Option<String>,
 }
 
-/// Published when an activation ends, also when it failed or was skipped.
+/// Published when an activation ends, including failures and skips.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "vocabulary::NodeExecutionResultWire")]
 pub struct WorkflowNodeExecutionResultData {
-    /// The node; iterations of a map or loop have ids of their own.
+    /// Id of the node; iterations of a map or loop have separate ids.
     pub node_id: String,
-    /// How it ended.
+    /// Outcome.
     pub status: Outcome,
-    /// The output, when there is one.
+    /// Output, if there is one.
     pub output_artifact_ref: Option<ArtifactRef>,
     /// Description of the failure.
     pub error_message: Option<String>,
-    /// Conditional: what the condition was. The current vocabulary keeps it inside `metadata`.
+    /// Conditional: value of the condition. Inside `metadata` in the current vocabulary.
     pub condition_result: Option<bool>,
-    /// Conditional and switch: the node that was chosen. The current vocabulary keeps it inside `metadata`.
+    /// Conditional and switch: selected node. Inside `metadata` in the current vocabulary.
     pub selected_branch: Option<String>,
-    /// Anything else worth showing.
+    /// Additional data for display.
     pub metadata: Map<String, Value>,
 }
 
 impl WorkflowNodeExecutionResultData {
-    /// The end of this node with nothing else to say.
+    /// Creates the end of this node without further data.
     pub fn new(node_id: impl Into<String>, status: Outcome) -> Self {
         Self {
             node_id: node_id.into(),
@@ -323,7 +326,7 @@ impl WorkflowNodeExecutionResultData {
     }
 }
 
-/// How a map is doing.
+/// Status of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MapStatus {
@@ -335,37 +338,37 @@ pub enum MapStatus {
     Failed,
 }
 
-/// Published each time an item of a map is done.
+/// Published each time an item of a map is completed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkflowMapProgressData {
     /// The map node.
     pub node_id: String,
-    /// How many items there are.
+    /// Number of items.
     pub total_items: u32,
-    /// How many are done.
+    /// Number of completed items.
     pub completed_items: u32,
-    /// How the map is doing.
+    /// Status of the map.
     pub status: MapStatus,
 }
 
 /// Published when an execution ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowExecutionResultData {
-    /// The workflow; current peers leave it out.
+    /// Name of the workflow; omitted by current peers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow_name: Option<String>,
-    /// The execution; current peers leave it out.
+    /// Id of the execution; omitted by current peers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<String>,
-    /// How it ended.
+    /// Outcome.
     pub status: Outcome,
-    /// Where the output is stored.
+    /// Reference to the stored output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_artifact_ref: Option<ArtifactRef>,
     /// Description of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
-    /// The output itself, when it is small.
+    /// Output, if it is small.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow_output: Option<Value>,
 }
@@ -384,10 +387,11 @@ pub const TYPES: [&str; 9] = [
 ];
 
 impl MeshMessage {
-    /// Reads a message in either vocabulary.
+    /// Parses a message in either vocabulary.
     pub fn from_json(json: &Value) -> Result<Self, BadMessage> {
         let kind = json.get("type").and_then(Value::as_str).unwrap_or_default();
-        // By hand, not by the derived reading of tagged enums, which copies everything once more.
+        // Written by hand, because derived deserialisation of tagged enums copies all data once
+        // more.
         let read = match kind {
             "structured_invocation_request" | "workflow_node_request" => {
                 WorkflowNodeRequestData::deserialize(json).map(Self::NodeRequest)
@@ -401,14 +405,14 @@ impl MeshMessage {
         read.map_err(|e| BadMessage::Field { kind: kind.to_owned(), reason: e.to_string() })
     }
 
-    /// Reads the JSON text of a message in either vocabulary.
+    /// Parses the JSON of a message in either vocabulary.
     pub fn from_slice(bytes: &[u8]) -> Result<Self, BadMessage> {
         Self::from_json(&serde_json::from_slice(bytes).map_err(|e| BadMessage::Bytes(e.to_string()))?)
     }
 
-    /// Writes the message in this vocabulary.
+    /// Encodes the message as JSON in this vocabulary.
     pub fn to_json(&self, vocabulary: Vocabulary) -> Value {
-        // Serialising plain data with text keys into a value cannot fail.
+        // Serialising plain data with string keys into a value cannot fail.
         let current = serde_json::to_value(self).unwrap_or_default();
         match vocabulary {
             Vocabulary::Current => current,
@@ -416,7 +420,8 @@ impl MeshMessage {
         }
     }
 
-    /// The JSON text of [`MeshMessage::to_json`]; in the current vocabulary without a tree in between.
+    /// Encodes the JSON of [`MeshMessage::to_json`]; in the current vocabulary without an
+    /// intermediate tree.
     pub fn to_bytes(&self, vocabulary: Vocabulary) -> Vec<u8> {
         match vocabulary {
             Vocabulary::Current => serde_json::to_vec(self),
@@ -425,7 +430,7 @@ impl MeshMessage {
         .unwrap_or_default()
     }
 
-    /// The `type` of the message in this vocabulary.
+    /// Returns the `type` of the message in this vocabulary.
     pub const fn kind(&self, vocabulary: Vocabulary) -> &'static str {
         match (self, vocabulary) {
             (Self::NodeRequest(_), Vocabulary::Current) => "structured_invocation_request",
@@ -440,12 +445,12 @@ impl MeshMessage {
         }
     }
 
-    /// The message as a data part of an A2A message.
+    /// Returns the message as a data part of an A2A message.
     pub fn to_part(&self, vocabulary: Vocabulary) -> a2a::Part {
         a2a::Part::data(self.to_json(vocabulary))
     }
 
-    /// The first mesh message among the parts of an A2A message; other parts are passed over.
+    /// Returns the first mesh message among the parts of an A2A message; other parts are ignored.
     pub fn find(parts: &[a2a::Part]) -> Option<Result<Self, BadMessage>> {
         let data = parts.iter().filter_map(a2a::part_data);
         let mut known = data.filter(|data| {

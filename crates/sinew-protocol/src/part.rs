@@ -6,25 +6,25 @@ use bytes::{Bytes, BytesMut};
 
 use crate::message::BadMessage;
 
-/// The most bytes of a body that one message carries; the rest of a message's 1 MiB is for headers.
+/// Maximum body bytes in one message; the rest of a message's 1 MiB is for headers.
 pub const PART_LIMIT: usize = 900 * 1024;
-/// The most parts a body has.
+/// Maximum number of parts of a body.
 pub const MAX_PARTS: u32 = 1024;
 
-/// Which part of how many, counted from 1; `i/n` as text.
+/// Number of a part and of all parts, counted from 1; formatted as `i/n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
-    /// This part.
+    /// Number of this part.
     pub number: u32,
-    /// All parts.
+    /// Number of all parts.
     pub of: u32,
 }
 
 impl Part {
-    /// A body in one message, which needs no header.
+    /// Body in one message, which needs no header.
     pub const WHOLE: Self = Self { number: 1, of: 1 };
 
-    /// Reads the header's value; no header means [`Part::WHOLE`].
+    /// Parses the value of the header; without a header, returns [`Part::WHOLE`].
     pub fn parse(header: Option<&str>) -> Result<Self, BadMessage> {
         let Some(text) = header else { return Ok(Self::WHOLE) };
         let bad =
@@ -35,7 +35,7 @@ impl Part {
         if legal { Ok(part) } else { Err(bad()) }
     }
 
-    /// Whether it is the last.
+    /// Returns whether this is the last part.
     pub const fn is_last(self) -> bool {
         self.number == self.of
     }
@@ -47,7 +47,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// Cuts a body into parts of at most `most` bytes; an empty body is one empty part.
+/// Splits a body into parts of at most `most` bytes; an empty body becomes one empty part.
 pub fn split(body: &Bytes, most: usize) -> Result<Vec<(Part, Bytes)>, BadMessage> {
     let most = most.max(1);
     let of = body.len().div_ceil(most).max(1);
@@ -60,7 +60,7 @@ pub fn split(body: &Bytes, most: usize) -> Result<Vec<(Part, Bytes)>, BadMessage
     Ok((1..=of).map(|number| (Part { number, of }, piece(number))).collect())
 }
 
-/// Puts parts together that come in order.
+/// Reassembles parts that are received in order.
 #[derive(Debug, Default)]
 pub struct PartAssembler {
     got: BytesMut,
@@ -69,8 +69,8 @@ pub struct PartAssembler {
 }
 
 impl PartAssembler {
-    /// Takes a part; the whole body with the last one. A first part begins anew and drops what was not completed, any
-    /// other part that does not follow the one before is refused.
+    /// Adds a part and returns the whole body with the last one. A first part discards an
+    /// incomplete body; any other part out of order is rejected.
     pub fn take(&mut self, part: Part, bytes: Bytes) -> Result<Option<Bytes>, BadMessage> {
         if part == Part::WHOLE {
             self.reset();
@@ -94,7 +94,7 @@ impl PartAssembler {
         Ok(Some(whole))
     }
 
-    /// Whether parts are still missing.
+    /// Returns whether parts are still missing.
     pub fn is_open(&self) -> bool {
         self.next > 1
     }

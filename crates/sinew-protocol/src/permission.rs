@@ -25,24 +25,24 @@ use crate::stream::{
 /// Role of a user on the mesh. A user may have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// Works on the tasks of one agent name, its own.
+    /// Processes the tasks of one agent name, its own.
     Agent,
-    /// Owns shards, sends tasks, writes journals.
+    /// Owns shards, sends tasks and writes journals.
     Executor,
-    /// Starts executions and looks at them: programs, people.
+    /// Starts and observes executions: programs and people.
     Client,
-    /// Does what a client does in the names of its callers, whose keys it checks.
+    /// Acts as a client on behalf of its callers, whose keys it verifies.
     Gateway,
-    /// Looks at everything.
+    /// Reads everything.
     Operator,
-    /// Looks at everything, deploys, and acts on executions of others.
+    /// Reads everything, deploys workflows, and operates on executions of all callers.
     Admin,
-    /// Makes streams and buckets; sees no data.
+    /// Creates streams and buckets; reads no data.
     Provisioner,
 }
 
 impl Role {
-    /// All of them.
+    /// All roles.
     pub const ALL: [Self; 7] = [
         Self::Agent,
         Self::Executor,
@@ -53,7 +53,7 @@ impl Role {
         Self::Provisioner,
     ];
 
-    /// The word for it.
+    /// Returns the name of the role.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Agent => "agent",
@@ -66,16 +66,18 @@ impl Role {
         }
     }
 
-    /// The role of this word.
+    /// Parses the name of a role.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == word)
     }
 
-    /// Returns the powers that credentials of this role give beyond its purpose, because subjects cannot express the limit.
+    /// Returns the rights of credentials of this role beyond its purpose, because subject
+    /// permissions cannot express the limit.
     ///
-    /// A server answers to any subject that a request names, without a check of the requester's rights, and takes an answer
-    /// without a body for a call. So rights inside one account keep data of others unread and prevent mistakes. Executors
-    /// ignore messages that came this way, but only an account of its own keeps a user from destroying streams.
+    /// A server publishes a response to any reply subject of a request, without checking the
+    /// requester's permissions, and treats an empty response as an API call. So permissions inside
+    /// one account protect the data of others from reads and prevent mistakes. Executors ignore
+    /// such messages, but only a separate account prevents a user from deleting streams.
     pub const fn opens(self) -> &'static str {
         match self {
             Self::Agent => {
@@ -119,12 +121,13 @@ impl Role {
         self.named(namespace, name.as_str())
     }
 
-    /// Returns the rights by which a user whose name has this token asks one agent or workflow, and reads its card.
+    /// Returns the rights to call one agent or workflow and to read its card, for a user whose name
+    /// has this token.
     pub fn calls(namespace: &str, name: &Token, called_name: &str) -> Permissions {
         let called = Token::of(called_name);
         let mut table =
             Table { namespace: Token::of(namespace), name: name.as_str(), got: Permissions::default() };
-        // The agent itself, and the execution that asks it.
+        // The agent itself, and the execution that calls it.
         for door in [&called, &Token::of(&agent_call(called_name))] {
             table.say(&format!("rpc.{door}.*.{name}"));
         }
@@ -133,7 +136,8 @@ impl Role {
         table.got
     }
 
-    /// `name` stands where the user's token does: a token, or a template of nsc.
+    /// Returns the rights with `name` at the position of the user's token: a token, or a template
+    /// of nsc.
     fn named(self, namespace: &str, name: &str) -> Permissions {
         let mut table = Table { namespace: Token::of(namespace), name, got: Permissions::default() };
         table.everybody();
@@ -156,25 +160,25 @@ impl Role {
     }
 }
 
-/// Rights of a user; every other subject is refused.
+/// Rights of a user. The server rejects every other subject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
-    /// Subjects it may publish to.
+    /// Subjects to which the user may publish.
     pub publish: BTreeSet<String>,
-    /// Subjects it may subscribe to; a word after a blank is the queue group it must join.
+    /// Subjects to which the user may subscribe; a name after a blank is the required queue group.
     pub subscribe: BTreeSet<String>,
-    /// How many messages it may send to the reply subject of a message it got; none when 0.
+    /// Maximum number of messages to the reply subject of a received message; 0 for none.
     pub responses: u32,
 }
 
-/// Where the server says what a user may do.
+/// Subject on which the server returns the permissions of a user.
 pub const OWN_RIGHTS: &str = "$SYS.REQ.USER.INFO";
 
-/// How long an answer to a request may take, in minutes.
+/// Maximum time for a response to a request, in minutes.
 pub const RESPONSE_MINUTES: u32 = 60;
 
 impl Permissions {
-    /// Both together.
+    /// Returns the union of both.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.publish.extend(other.publish);
@@ -183,12 +187,13 @@ impl Permissions {
         self
     }
 
-    /// Whether a message may be published to this subject.
+    /// Returns whether publishing to this subject is allowed.
     pub fn may_publish(&self, subject: &str) -> bool {
         self.publish.iter().any(|pattern| covers(pattern, subject))
     }
 
-    /// Whether this subject or pattern may be subscribed to, in this queue group or in none.
+    /// Returns whether subscribing to this subject or pattern is allowed, in this queue group or
+    /// without one.
     pub fn may_subscribe(&self, subject: &str, queue: Option<&str>) -> bool {
         self.subscribe.iter().any(|pattern| match pattern.split_once(' ') {
             Some((pattern, group)) => covers(pattern, subject) && queue == Some(group),
@@ -197,8 +202,9 @@ impl Permissions {
     }
 }
 
-/// Returns the roles that may do an operation that a user of this name may or may not: roles under this name, and the agent
-/// whose name stands in the subject if it may; else roles under a name that stands in the subject.
+/// Returns the roles that allow an operation, for advice to a user of this name: roles under this
+/// name, and the agent whose name is in the subject if it may; otherwise roles under a name in the
+/// subject.
 pub fn holders(
     namespace: &str,
     name: &Token,
@@ -216,14 +222,14 @@ pub fn holders(
     if own.is_empty() {
         return found.find(|found| !found.is_empty()).unwrap_or_default();
     }
-    // Roles that act for all agents have more rights than the one that is missing.
+    // Roles that act for all agents have more rights than are missing.
     let agent =
         found.find_map(|found| found.into_iter().find(|(role, other)| *role == Role::Agent && other != name));
     let has_agent = own.iter().any(|(role, _)| *role == Role::Agent);
     agent.filter(|_| !has_agent).into_iter().chain(own).collect()
 }
 
-/// Whether every subject that `subject` stands for is one that `pattern` stands for.
+/// Returns whether `pattern` matches every subject that `subject` matches.
 pub fn covers(pattern: &str, subject: &str) -> bool {
     let (mut pattern, mut subject) = (pattern.split('.'), subject.split('.'));
     loop {
@@ -236,7 +242,7 @@ pub fn covers(pattern: &str, subject: &str) -> bool {
     }
 }
 
-/// The table, being written for one user.
+/// Permission table under construction for one user.
 struct Table<'a> {
     namespace: Token,
     name: &'a str,
@@ -244,7 +250,8 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Connecting, hearing answers, reading what the mesh was made with and what one's own rights are.
+    /// Adds the rights to connect, receive responses, and read the settings of the mesh and one's
+    /// own permissions.
     fn everybody(&mut self) {
         self.hear(format!("_INBOX_{}.>", self.name));
         self.got.publish.insert(OWN_RIGHTS.to_owned());
@@ -254,17 +261,19 @@ impl Table<'_> {
 
     fn agent(&mut self) {
         let name = self.name;
-        // Its queue. Whoever may create consumers may read other agents' tasks, so executors make it.
+        // Own queue. Only executors create it, because the right to create consumers would allow
+        // reading other agents' tasks.
         let tasks = self.stream("TASKS");
         for call in ["INFO", "MSG.NEXT"] {
             self.api(&format!("CONSUMER.{call}.{tasks}.agent-{name}"));
         }
         self.acks(&tasks, &format!("agent-{name}"));
-        // Its results, and reading one back after a doubtful answer: the subject is part of the call, so no other's.
+        // Own results, and reading one after an unclear acknowledgement: the call contains the
+        // subject, so no other is readable.
         self.say(&format!("result.*.{name}.*.*.*"));
         let (results, own) = (self.stream("RESULTS"), self.subject(&format!("result.*.{name}.>")));
         self.api(&format!("DIRECT.GET.{results}.{own}"));
-        // Its steps, and reading them again after a redelivery.
+        // Own steps, and reading them after a redelivery.
         self.say(&format!("step.{name}.*.*.*"));
         let (steps, own) = (self.stream(STEPS), self.subject(&format!("step.{name}.>")));
         self.api(&format!("DIRECT.GET.{steps}.{own}"));
@@ -272,14 +281,15 @@ impl Table<'_> {
         self.say(&format!("card.{name}"));
         self.say("progress.*.*");
         self.artifacts(true);
-        // Its doors: the queue group is part of the right, so that nobody can listen beside the replicas.
+        // Own endpoints: the permission includes the queue group, so that nobody can subscribe
+        // outside it.
         self.hear(format!("{} {name}", self.subject(&format!("rpc.{name}.>"))));
         self.hear(format!("{} {name}", self.subject(&format!("node.{name}"))));
         self.hear(self.subject(&format!("control.{name}.>")));
-        // Its processes find each other's tasks.
+        // Messages between the processes of the agent.
         self.say(&format!("replica.{name}.*"));
         self.hear(self.subject(&format!("replica.{name}.*")));
-        // Another replica that leaves takes the card with it.
+        // A replica that shuts down removes the card for all others.
         self.hear(self.subject(&format!("card.{name}")));
         for verb in ["PING", "INFO", "STATS"] {
             self.hear(format!("$SRV.{verb}"));
@@ -296,17 +306,17 @@ impl Table<'_> {
         {
             self.read(&self.stream(kind));
         }
-        // A full quarantine loses its oldest messages.
+        // A full quarantine discards its oldest messages.
         for kind in ["JOURNAL", "QUARANTINE"] {
             self.api(&format!("STREAM.PURGE.{}", self.stream(kind)));
         }
-        // It does not begin before all streams are as they must be.
+        // An executor does not start before all streams are configured correctly.
         let plans = format!("OBJ_{}", bucket(self.namespace.as_str(), PLANS));
         let unread = ["TASKS", AGENTS, STEPS, ACCESS, PUSHES, ARTIFACTS].map(|kind| self.stream(kind));
         for stream in [plans].into_iter().chain(unread) {
             self.api(&format!("STREAM.INFO.{stream}"));
         }
-        // The agents' queues: made and looked at, never read.
+        // The agents' queues: created and inspected, never read.
         let tasks = self.stream("TASKS");
         self.api(&format!("CONSUMER.CREATE.{tasks}.>"));
         for call in ["INFO", "DELETE"] {
@@ -314,7 +324,7 @@ impl Table<'_> {
         }
         self.api(&format!("CONSUMER.LIST.{tasks}"));
         self.get(&tasks);
-        // Tasks of ended work leave their queues.
+        // Tasks of ended executions are removed from their queues.
         self.api(&format!("STREAM.MSG.DELETE.{tasks}"));
         for subject in [
             "journal.*",
@@ -339,7 +349,7 @@ impl Table<'_> {
         self.got.publish.insert(format!("$KV.{fleet}.>"));
         self.read(&format!("KV_{fleet}"));
         self.artifacts(true);
-        // Plans of workflows that ask one agent, which nobody deploys. Keys are digests.
+        // Plans of workflows that call one agent, which nobody deploys. Keys are digests.
         self.objects(PLANS, true);
         for subject in ["query.*", "start.*.>", "progress.*.*", "control.*.>", "rpc.*.>", "event.>"] {
             self.hear(self.subject(subject));
@@ -358,7 +368,7 @@ impl Table<'_> {
         for kind in ["EVENTS", "HISTORY", "CARDS", AGENTS, "WORKFLOWS", "JOURNAL"] {
             self.read(&self.stream(kind));
         }
-        // Commands are write-once: reading an own one back after a doubtful answer.
+        // Commands are write-once; an own command is read after an unclear acknowledgement.
         let (commands, own) = (self.stream("COMMANDS"), self.subject(&format!("command.*.*.{name}.*")));
         self.api(&format!("DIRECT.GET.{commands}.{own}"));
         self.say(&format!("command.*.*.{name}.*"));
@@ -379,12 +389,12 @@ impl Table<'_> {
         }
         let (commands, any) = (self.stream("COMMANDS"), self.subject("command.*.*.*.*"));
         self.api(&format!("DIRECT.GET.{commands}.{any}"));
-        // Messages that were set aside are listed; sending one again stays with admins.
+        // Quarantined messages are listed; only admins republish them.
         for kind in [ACCESS, PUSHES, "QUARANTINE"] {
             self.read(&self.stream(kind));
         }
-        // Pages about the mesh show figures, and no message: how full streams and queues are, which executors there are, and
-        // how the processes of an agent do.
+        // Pages about the mesh show figures but no messages: the size of streams and queues, the
+        // executors, and the state of an agent's processes.
         let own = self.namespace.as_str();
         let plans = format!("OBJ_{}", bucket(own, PLANS));
         let fleet = format!("KV_{}", bucket(own, FLEET));
@@ -393,7 +403,7 @@ impl Table<'_> {
             self.api(&format!("STREAM.INFO.{stream}"));
         }
         self.api(&format!("CONSUMER.LIST.{}", self.stream("TASKS")));
-        // Retiring an agent that is offline removes its card from the mirror, which routes no call.
+        // Retiring an offline agent removes its card from the mirror, which does not route calls.
         self.api(&format!("STREAM.PURGE.{}", self.stream(AGENTS)));
         self.fleet_members();
         self.got.publish.insert("$SRV.STATS.*".to_owned());
@@ -402,13 +412,14 @@ impl Table<'_> {
     fn operator(&mut self) {
         let name = self.name;
         for stream in STREAMS {
-            // An agent's queue must not be taken from: tasks are read by place, not by consumers.
+            // Nothing may consume from an agent's queue: tasks are read by sequence, not by
+            // consumers.
             match stream.kind {
                 "TASKS" => self.get(&self.stream(stream.kind)),
-                // Keys are stored as digests; the rest is secret.
+                // Keys are stored as digests; all other records are secret.
                 ACCESS => self.records(ACCESS, "access.key"),
                 PUSHES => {}
-                // Sealed pieces: without an address there is nothing to read.
+                // Encrypted pieces, unreadable without an address.
                 ARTIFACTS => self.artifacts(false),
                 kind => self.read(&self.stream(kind)),
             }
@@ -428,7 +439,7 @@ impl Table<'_> {
         }
     }
 
-    /// Adds the rights of an operator that go beyond reading.
+    /// Adds the rights of an admin that go beyond reading.
     fn admin(&mut self) {
         let name = self.name;
         self.say(&format!("command.*.*.{name}.*"));
@@ -439,17 +450,17 @@ impl Table<'_> {
         for subject in ["access.key.*", "access.hook.*"] {
             self.say(subject);
         }
-        // Retracting the card of an agent that will not come back.
+        // Retracts the card of an agent that was decommissioned.
         self.say("card.*");
-        // Sending again what was set aside; the subject is the one it came on.
+        // Republishes quarantined messages to their original subjects.
         for subject in ["command.*.*.*.*", "result.*.*.*.*.*", "task.*.*.*"] {
             self.say(subject);
         }
         for kind in ["QUARANTINE", AGENTS] {
             self.api(&format!("STREAM.PURGE.{}", self.stream(kind)));
         }
-        // A subject takes one message, and that is the one that was set aside.
-        // Not the steps of agents: an agent would do again what it has done.
+        // A subject accepts one message, so the original is deleted first. Excludes the steps of
+        // agents: an agent would repeat completed work.
         let sent_again =
             |stream: &&Stream| stream.write_once && !["QUARANTINE", STEPS, ARTIFACTS].contains(&stream.kind);
         for stream in STREAMS.iter().filter(sent_again) {
@@ -480,11 +491,11 @@ impl Table<'_> {
         self.api(&format!("STREAM.MSG.GET.{fleet}"));
     }
 
-    /// Reading a stream from any place, by a consumer of one's own or message by message. A consumer may also push, and
-    /// the server does not ask whether its maker may publish there. So no agent may make any, and a client none on the
-    /// objects, whose bytes it chooses.
+    /// Adds the rights to read a stream from any position, by a consumer or message by message. A
+    /// consumer may also push, and the server does not check whether its creator may publish there.
+    /// So agents may create no consumers, and clients none on the objects, whose bytes they choose.
     fn read(&mut self, stream: &str) {
-        // Always by name: a consumer without one could have any filter.
+        // Always by name: a consumer without a name could have any filter.
         self.api(&format!("CONSUMER.CREATE.{stream}.>"));
         for call in ["MSG.NEXT", "INFO", "DELETE"] {
             self.api(&format!("CONSUMER.{call}.{stream}.*"));
@@ -493,7 +504,7 @@ impl Table<'_> {
         self.get(stream);
     }
 
-    /// Reading the records below some subjects of a stream, and none of its others.
+    /// Adds the rights to read the records below some subjects of a stream, and no others.
     fn records(&mut self, kind: &str, below: &str) {
         let (stream, below) = (self.stream(kind), self.subject(below));
         self.api(&format!("DIRECT.GET.{stream}.{below}.*"));
@@ -503,16 +514,17 @@ impl Table<'_> {
         }
     }
 
-    /// Reading single messages of a stream, from any replica and from the leader.
+    /// Adds the rights to read single messages of a stream, from any replica and from the leader.
     fn get(&mut self, stream: &str) {
         self.api(&format!("DIRECT.GET.{stream}"));
         self.api(&format!("DIRECT.GET.{stream}.>"));
         self.api(&format!("STREAM.MSG.GET.{stream}"));
     }
 
-    /// Artifacts, by the subjects of their pieces. The form of a read that names what it wants in its body would open the whole
-    /// stream, and a pattern in the place of a subject reads the last piece of it: so pieces are sealed, and the key of an
-    /// object is part of its address alone. A subject takes one message, so nobody replaces or deletes what is stored.
+    /// Adds the rights for artifacts, by the subjects of their pieces. A read request with the
+    /// subject in its body would allow reading the whole stream, and a pattern as the subject reads
+    /// its last piece. Therefore pieces are encrypted, and the key of an object is only in its
+    /// address. A subject accepts one message, so nobody replaces or deletes stored pieces.
     fn artifacts(&mut self, write: bool) {
         let (stream, pieces) = (self.stream(ARTIFACTS), self.subject("artifact.*.*"));
         self.api(&format!("DIRECT.GET.{stream}.{pieces}"));
@@ -521,7 +533,7 @@ impl Table<'_> {
         }
     }
 
-    /// An object store; reading is by direct gets.
+    /// Adds the rights for an object store; objects are read by direct gets.
     fn objects(&mut self, kind: &str, write: bool) {
         let bucket = bucket(self.namespace.as_str(), kind);
         self.get(&format!("OBJ_{bucket}"));
@@ -531,7 +543,7 @@ impl Table<'_> {
         }
     }
 
-    /// Setting aside what came from a stream.
+    /// Adds the rights to quarantine messages of a stream.
     fn quarantine(&mut self, stream: &str) {
         let subject = format!("quarantine.{stream}.*");
         self.say(&subject);
@@ -539,13 +551,14 @@ impl Table<'_> {
         self.api(&format!("DIRECT.GET.{quarantine}.{own}"));
     }
 
-    /// One value, or one kind of value, of the executors' bucket.
+    /// Adds the rights for one value, or one kind of value, of the executors' bucket.
     fn fleet_value(&mut self, key: &str) {
         let fleet = bucket(self.namespace.as_str(), FLEET);
         self.api(&format!("DIRECT.GET.KV_{fleet}.$KV.{fleet}.{key}"));
     }
 
-    /// Reading everything of the executors' bucket but their key: the subject is part of the call.
+    /// Adds the rights to read everything in the executors' bucket except their key: the call
+    /// contains the subject.
     fn fleet_members(&mut self) {
         let fleet = bucket(self.namespace.as_str(), FLEET);
         for below in ["executor", "shard"] {
@@ -557,7 +570,7 @@ impl Table<'_> {
         }
     }
 
-    /// Both forms of ack subjects: without and with domain and account.
+    /// Adds both forms of ack subjects: without and with domain and account.
     fn acks(&mut self, stream: &str, consumer: &str) {
         self.got.publish.insert(format!("$JS.ACK.{stream}.{consumer}.>"));
         self.got.publish.insert(format!("$JS.ACK.*.*.{stream}.{consumer}.>"));

@@ -1,7 +1,7 @@
-//! Waits for people in callees: the report of an execution to the task that it works for.
+//! Person waits in callees: reports of an execution to the task that it works for.
 //!
-//! Clocks above a question stop while a person is waited for, so a report carries a proof that only
-//! executors can create.
+//! Deadlines of callers are suspended while a callee waits for a person, so a report carries a
+//! proof that only executors can create.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::artifact::sha256;
 use crate::{ActivationKey, ExecutionId, ResultKey, ResultToken, TaskId};
 
-/// The longest prompt in a report, in bytes; people read the rest at the question itself.
+/// Maximum length of a prompt in a report, in bytes; people read the rest in the question itself.
 pub const MAX_PROMPT_BYTES: usize = 2_000;
-/// The longest list of people in a report.
+/// Maximum number of people in a report.
 pub const MAX_PEOPLE: usize = 64;
 
 /// A question that a callee waits for a person to answer.
@@ -52,7 +52,8 @@ const fn is_zero(count: &u32) -> bool {
 }
 
 impl PersonWait {
-    /// Returns the place of the question: `in ask:person gq4…`, or `at Clerk` for an agent that asks where it runs.
+    /// Returns the location of the question: `in ask:person gq4…`, or `at Clerk` for an agent that
+    /// asks where it runs.
     pub fn place(&self) -> String {
         match &self.execution {
             Some(execution) => format!("in {} {}", self.workflow, execution.short()),
@@ -75,29 +76,30 @@ pub fn shorten_prompt(prompt: &str) -> String {
     prompt[..end].to_owned()
 }
 
-/// The task of another execution during which an execution was started. Its end answers nothing; the caller asks for it.
+/// Task of another execution that requested an execution. It does not receive the result; the
+/// caller queries it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallingRef {
-    /// The execution of the task.
+    /// Execution of the task.
     pub execution: ExecutionId,
-    /// The task.
+    /// Id of the task.
     pub task: TaskId,
 }
 
-/// A report that an execution waits for a person, or that it does not any more.
+/// Report that an execution waits for a person, or no longer does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WaitReport {
-    /// The execution that is told: that of the task.
+    /// Execution that receives the report: that of the task.
     pub execution: ExecutionId,
-    /// The task that the callee works for.
+    /// Task that the callee works for.
     pub task: TaskId,
-    /// The callee.
+    /// Execution that waits.
     pub callee: ExecutionId,
-    /// Number of the report. Reports with a lower number than one that was taken are obsolete.
+    /// Number of the report. Reports with a lower number than an accepted one are obsolete.
     pub number: u64,
-    /// The question; absent when the callee waits for no person.
+    /// Question; absent when the callee waits for no person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<PersonWait>,
     /// Proof that an executor made the report; empty before [`WaitReport::prove`].
@@ -113,12 +115,13 @@ impl WaitReport {
         self
     }
 
-    /// Returns true if an executor made the report as it is.
+    /// Returns whether an executor made the report and it is unchanged.
     pub fn holds(&self, key: &ResultKey) -> bool {
         ResultToken::parse(&self.proof).is_ok_and(|proof| proof.proves(key, &self.claim()))
     }
 
-    /// Returns the subject of the proof as a task id. Attempts count from 1, so no real task has this id.
+    /// Returns the task id that the proof is computed over. Attempts count from 1, so no real task
+    /// has this id.
     fn claim(&self) -> TaskId {
         let content = serde_json::json!([self.task, self.callee, self.number, self.wait]);
         let digest = sha256(content.to_string().as_bytes());

@@ -7,48 +7,48 @@ use crate::Token;
 use crate::access::read_record;
 use crate::message::BadMessage;
 
-/// A webhook, with what was delivered to it. Whoever changes the record names its revision, so two gateways never both
-/// move it on.
+/// Webhook and the state of its deliveries. Every update of the record states the expected
+/// revision, so two gateways cannot both advance it.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct PushSubscription {
-    /// Caller whose task it is.
+    /// Caller of the task.
     pub caller: Token,
-    /// Key of the caller; `None` for a caller without key, and in records of earlier versions. The webhook ends when the key is
-    /// revoked.
+    /// Key of the caller; `None` for a caller without a key, and in records of earlier versions.
+    /// Revoking the key ends the webhook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Token>,
-    /// Agent or workflow that has the task.
+    /// Agent or workflow of the task.
     pub agent: String,
-    /// Id of the task, as its agent knows it.
+    /// Id of the task at its agent.
     pub task: String,
-    /// Id of the task, as the program outside knows it.
+    /// Id of the task for the external program.
     pub shown_task: String,
-    /// Whether the task was named on the endpoint of the whole mesh.
+    /// Whether the webhook was registered at the endpoint of the whole mesh.
     pub is_mesh_endpoint: bool,
-    /// The configuration, as A2A has it: `id`, `url`, `token`, `authentication`.
+    /// Configuration in the format of A2A: `id`, `url`, `token`, `authentication`.
     pub config: Value,
-    /// Number of the last event that was delivered; 0 before the first.
+    /// Number of the last delivered event; 0 before the first.
     #[serde(default)]
     pub delivered: u64,
-    /// Attempts since the last delivery.
+    /// Delivery attempts since the last delivery.
     #[serde(default)]
     pub attempts: u32,
-    /// Attempts to read the events of the task since they were read last.
+    /// Attempts to read the events of the task since the last successful read.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unread: u32,
-    /// Time of the next attempt, if nobody delivers until then: milliseconds since 1970 UTC.
+    /// Time of the next attempt, unless an event is delivered before: milliseconds since 1970 UTC.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub not_before: u64,
-    /// Whether nothing more is delivered: the last event was, or the webhook was given up.
+    /// Whether deliveries have ended: after the last event, or because the webhook was abandoned.
     #[serde(default)]
     pub ended: bool,
-    /// Gateway that delivers, and until when it does unless it says so again: milliseconds since 1970 UTC.
+    /// Gateway that delivers, and the end of its lease unless renewed: milliseconds since 1970 UTC.
     #[serde(default)]
     pub lease: Option<(Token, u64)>,
 }
 
 impl PushSubscription {
-    /// Reads a record.
+    /// Parses a record.
     pub fn read(body: &[u8]) -> Result<Self, BadMessage> {
         read_record(body)
     }

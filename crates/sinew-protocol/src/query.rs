@@ -1,8 +1,8 @@
-//! Queries to the owner of a shard, and its answers.
+//! Queries to the owner of a shard, and its responses.
 //!
-//! A query is JSON. The answer to [`Query::Get`] is an
-//! [`ExecutionRecord`](crate::journal::ExecutionRecord) as protobuf; all other answers, and every
-//! refusal, are JSON ([`Answer`]). Both may be sent in parts ([`crate::part`]).
+//! A query is JSON. The response to [`Query::Get`] is an
+//! [`ExecutionRecord`](crate::journal::ExecutionRecord) as protobuf; all other responses, and every
+//! error, are JSON ([`Answer`]). Both may be sent in parts ([`crate::part`]).
 
 use std::collections::BTreeMap;
 
@@ -15,86 +15,86 @@ use crate::person_wait::CallingRef;
 use crate::usage::ModelTotals;
 use crate::{ExecutionId, Token};
 
-/// The beginning of [`Summary::waiting`] when no owner works on an execution until an operator has looked at it.
+/// Prefix of [`Summary::waiting`] for an execution on hold until an operator resumes it.
 pub const AN_OPERATOR: &str = "an operator";
 
-/// [`Summary::waiting`] of a start that is stored and that no executor has taken.
+/// [`Summary::waiting`] of a stored start that no executor has processed.
 pub const AN_EXECUTOR: &str = "an executor: none has taken it";
 
 /// [`Summary::waiting`] of an execution whose shard has no owner.
 pub const NO_OWNER: &str = "an executor: none serves it";
 
-/// The longest question, in bytes.
+/// Maximum size of a query, in bytes.
 pub const MAX_QUERY: usize = 4 * 1024;
 
-/// A question.
+/// Query to the owner of a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Query {
-    /// The open executions of the shard.
+    /// Open executions of the shard.
     List {},
-    /// All that is known of one open execution.
+    /// Complete record of one open execution.
     Get(ExecutionId),
-    /// Verdicts on commands for an execution, open or not, as far as they are remembered.
+    /// Remembered verdicts on commands for an execution, open or closed.
     Verdicts(ExecutionId),
-    /// How the owner itself is.
+    /// Status of the owner itself.
     Status {},
-    /// Whether the activation that a task belongs to failed or was cancelled.
+    /// Whether the activation of a task failed or was cancelled.
     HasTaskFailed(CallingRef),
 }
 
-/// An answer in JSON.
+/// Response in JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// To [`Query::List`].
+    /// Response to [`Query::List`].
     Executions(Vec<Summary>),
-    /// To [`Query::Verdicts`].
+    /// Response to [`Query::Verdicts`].
     Verdicts(Vec<Verdict>),
-    /// To [`Query::Status`], in the owner's words.
+    /// Response to [`Query::Status`], in the format of the owner.
     Status(Value),
-    /// To [`Query::HasTaskFailed`].
+    /// Response to [`Query::HasTaskFailed`].
     HasTaskFailed(bool),
-    /// There is none.
+    /// The query failed.
     Error(QueryError),
 }
 
-/// Why a question has no answer.
+/// Error of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueryError {
-    /// The shard has no open execution of this id; the history may have it.
+    /// The shard has no open execution with this id; the history may have it.
     NotFound,
-    /// The question could not be read.
+    /// The query could not be parsed.
     BadQuery,
-    /// The executor that was asked does not own the shard, or does not own it yet.
+    /// The queried executor does not own the shard, or does not own it yet.
     NotOwner,
 }
 
-/// How an execution stands.
+/// Status of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionStatus {
-    /// An activation is at work.
+    /// An activation is running.
     Running,
-    /// All activations wait for a person, a time or a child.
+    /// All activations wait for a person, a timer or a child.
     Waiting,
-    /// An operator holds it.
+    /// An operator paused it.
     Paused,
-    /// It ended well.
+    /// It succeeded.
     Success,
-    /// It ended badly.
+    /// It failed.
     Failure,
     /// A user or a parent cancelled it.
     Cancelled,
 }
 
 impl ExecutionStatus {
-    /// All of them.
+    /// All statuses.
     pub const ALL: [Self; 6] =
         [Self::Running, Self::Waiting, Self::Paused, Self::Success, Self::Failure, Self::Cancelled];
 
-    /// The word for it, in headers and in JSON.
+    /// Returns the name of the status, in headers and in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -106,49 +106,49 @@ impl ExecutionStatus {
         }
     }
 
-    /// The status of this word.
+    /// Parses the name of a status.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
     }
 
-    /// Whether nothing will happen any more, an operator's retry aside.
+    /// Returns whether the status is final, except for an operator's retry.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Success | Self::Failure | Self::Cancelled)
     }
 }
 
-/// An execution in a list.
+/// Summary of an execution in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The execution.
     pub execution: ExecutionId,
-    /// The workflow's name.
+    /// Name of the workflow.
     pub workflow: String,
-    /// How it stands.
+    /// Status of the execution.
     pub status: ExecutionStatus,
     /// Caller who started it.
     pub caller: Token,
-    /// When it began, milliseconds since 1970 UTC.
+    /// Start time, milliseconds since 1970 UTC.
     pub started: u64,
-    /// When it ended.
+    /// End time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
-    /// Description of what it waits for, for people.
+    /// Description for people of what the execution waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
-    /// Agents whose answers are waited for; the first few of them.
+    /// Agents whose results it waits for; only the first few.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
-    /// Labels that lists can be filtered by.
+    /// Labels by which lists can be filtered.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Model calls behind it, as far as its agents have told with results.
+    /// Model usage, as far as its agents have reported it with results.
     #[serde(default, skip_serializing_if = "ModelTotals::is_empty")]
     pub usage: ModelTotals,
 }
 
 impl Query {
-    /// Reads a question.
+    /// Parses a query.
     pub fn read(body: &[u8]) -> Result<Self, BadMessage> {
         if body.len() > MAX_QUERY {
             return Err(BadMessage::Bytes(format!("a query has at most {MAX_QUERY} bytes")));
@@ -156,20 +156,20 @@ impl Query {
         serde_json::from_slice(body).map_err(|e| BadMessage::Bytes(e.to_string()))
     }
 
-    /// The question as JSON.
+    /// Returns the query as JSON.
     pub fn to_json(&self) -> String {
-        // Serialising plain data with text keys cannot fail.
+        // Serialising plain data with string keys cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
 impl Answer {
-    /// Reads an answer in JSON.
+    /// Parses a response in JSON.
     pub fn read(body: &[u8]) -> Result<Self, BadMessage> {
         serde_json::from_slice(body).map_err(|e| BadMessage::Bytes(e.to_string()))
     }
 
-    /// The answer as JSON.
+    /// Returns the response as JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }

@@ -1,44 +1,44 @@
-//! Start requests: the answers of a shard's owner, and keys with a creation time.
+//! Start requests: the responses of a shard's owner, and idempotency keys with a creation time.
 //!
-//! A start that is answered with [`StartAnswer::Stored`] is part of the journal. Without an answer
-//! its outcome is unknown: the same start is then sent as a command, and its id prevents a second
-//! execution.
+//! A start with the response [`StartAnswer::Stored`] is part of the journal. Without a response its
+//! outcome is unknown: the sender then sends the same start as a command, and its id prevents a
+//! second execution.
 
 use serde::{Deserialize, Serialize};
 
 use crate::code;
 use crate::message::BadMessage;
 
-/// The longest answer, in bytes.
+/// Maximum size of a response, in bytes.
 const MAX_ANSWER_BYTES: usize = 16 * 1024;
-/// How new keys begin.
+/// Prefix of new keys.
 const NEW_KEY_PREFIX: &str = "new-";
 
-/// Milliseconds by which a key may be younger than the owner's clock says.
+/// Maximum time by which a key may be ahead of the owner's clock, in milliseconds.
 pub const MAX_KEY_LEAD_MS: u64 = 1_000;
 
-/// Answer to a start by request.
+/// Response to a start request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StartAnswer {
     /// The start is stored.
     Stored {
-        /// Whether this request began the execution; false if the same start was known.
+        /// Whether this request started the execution; false if the same start was already known.
         new: bool,
-        /// The mesh's time, milliseconds since 1970 UTC.
+        /// Time of the mesh, milliseconds since 1970 UTC.
         time: u64,
     },
-    /// The start was decided against, and the verdict is stored.
+    /// The start was rejected, and the verdict is stored.
     Refused {
         /// Code and reason, for people.
         reason: String,
     },
-    /// The start was not decided about: it has to be sent as a command.
+    /// The owner made no decision about the start: send it as a command.
     NotTaken {},
 }
 
 impl StartAnswer {
-    /// Reads an answer.
+    /// Parses a response.
     pub fn read(body: &[u8]) -> Result<Self, BadMessage> {
         if body.len() > MAX_ANSWER_BYTES {
             return Err(BadMessage::Bytes(format!("an answer has at most {MAX_ANSWER_BYTES} bytes")));
@@ -46,27 +46,28 @@ impl StartAnswer {
         serde_json::from_slice(body).map_err(|error| BadMessage::Bytes(error.to_string()))
     }
 
-    /// The answer as it is sent.
+    /// Returns the response in its wire form.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Whether the start was refused because another start has its id.
+    /// Returns whether the start was rejected because another start has its id.
     pub fn is_other_start(&self) -> bool {
         let code = code::EXECUTION_ID_OF_OTHER_START.as_str();
         matches!(self, Self::Refused { reason } if reason.starts_with(code))
     }
 }
 
-/// Returns an idempotency key that is used for one start: it says when it was made, in milliseconds since 1970 UTC by the
-/// mesh's clock (0 if that is not known), and has random bits.
+/// Returns an idempotency key for one start. It contains its creation time, in milliseconds since
+/// 1970 UTC by the mesh's clock (0 if unknown), and random bits.
 ///
-/// An owner that remembers all ids of that time knows without a look into the history that no execution has the id.
+/// An owner that remembers all ids since that time can rule out a duplicate without reading the
+/// history.
 pub fn new_key(time: u64, random: u128) -> String {
     format!("{NEW_KEY_PREFIX}{time}-{random:032x}")
 }
 
-/// Returns when a key of [`new_key`] was made; `None` for any other key.
+/// Returns the creation time of a key of [`new_key`]; `None` for any other key.
 pub fn new_key_time(key: &str) -> Option<u64> {
     let (time, random) = key.strip_prefix(NEW_KEY_PREFIX)?.split_once('-')?;
     let is_random = random.len() == 32 && random.bytes().all(|byte| byte.is_ascii_hexdigit());

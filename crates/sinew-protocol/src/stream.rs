@@ -1,42 +1,43 @@
-//! The JetStream streams of the mesh and their required settings; provisioning writes them,
-//! `doctor` compares them.
+//! JetStream streams of the mesh and their required settings. Provisioning applies them, and
+//! `doctor` verifies them.
 
 use std::time::Duration;
 
 use crate::card::CARD_TTL;
 
-/// How long messages stay.
+/// Retention of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
-    /// Until they are removed on purpose.
+    /// Until they are removed explicitly.
     Always,
-    /// This long.
+    /// For this duration.
     For(Duration),
-    /// As long as the operator says.
+    /// For the duration that the operator configured.
     Configured,
-    /// Twice as long: what is stored while an execution is open is needed as long as its history is kept, so an execution may
-    /// be open as long as the retention without a loss.
+    /// For twice that duration: messages of an open execution are needed as long as its history is
+    /// retained, so an execution may be open for the whole retention without data loss.
     TwiceConfigured,
 }
 
 /// One stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// The name inside one namespace; see [`Stream::name`].
+    /// Name inside one namespace; see [`Stream::name`].
     pub kind: &'static str,
-    /// The token after `{ns}.v1.` of the subjects it captures.
+    /// Token after `{ns}.v1.` of the subjects that the stream captures.
     pub subject: &'static str,
-    /// Whether a subject takes one message ever (`max_msgs_per_subject` 1, discard new per subject).
+    /// Whether a subject accepts only one message (`max_msgs_per_subject` 1, discard new per
+    /// subject).
     pub write_once: bool,
-    /// The number of messages kept per subject; `-1` for all.
+    /// Number of messages retained per subject; `-1` for all.
     pub per_subject: i64,
-    /// How long messages stay.
+    /// Retention of messages.
     pub keep: Retention,
     /// Purpose of the stream.
     pub purpose: &'static str,
 }
 
-/// Every stream of a mesh. None allows roll-up headers: a publisher could empty it with one.
+/// All streams of a mesh. None allows roll-up headers, because a publisher could purge it with one.
 pub const STREAMS: [Stream; 14] = [
     Stream {
         kind: "JOURNAL",
@@ -49,7 +50,7 @@ pub const STREAMS: [Stream; 14] = [
     Stream {
         kind: "HISTORY",
         subject: "history",
-        // A retried execution is archived again, so the newer record takes the older one's place.
+        // A retried execution is archived again, so the newer record replaces the older one.
         write_once: false,
         per_subject: 1,
         keep: Retention::Configured,
@@ -153,75 +154,78 @@ pub const STREAMS: [Stream; 14] = [
     },
 ];
 
-/// The mirror of the stream of cards, which keeps the last card of an agent that is offline.
+/// Mirror of the stream of cards, which retains the last card of an offline agent.
 pub const AGENTS: &str = "AGENTS";
 
-/// The stream of the records of gateways: who may call, what starts executions, shared secrets.
+/// Stream of the records of gateways: keys of callers, webhook triggers, shared secrets.
 pub const ACCESS: &str = "ACCESS";
 
-/// The stream of webhooks that programs outside left for their tasks.
+/// Stream of webhooks that external programs registered for their tasks.
 pub const PUSHES: &str = "PUSHES";
 
-/// The stream of the steps of agents, whose messages may have a lifetime of their own.
+/// Stream of the steps of agents, whose messages may have their own lifetime.
 pub const STEPS: &str = "STEPS";
 
-/// The key-value bucket of the executors: who lives, who owns which shard, the settings of the mesh.
+/// Key-value bucket of the executors: heartbeats, owners of shards, settings of the mesh.
 pub const FLEET: &str = "FLEET";
 
 /// Keys of [`FLEET`].
 pub mod fleet_key {
-    /// Settings made at provisioning: the number of shards.
+    /// Settings from provisioning: the number of shards.
     pub const SETTINGS: &str = "settings";
-    /// The executors' shared key for result tokens, 64 hex digits.
+    /// Shared key of the executors for result tokens, 64 hex digits.
     pub const RESULT_KEY: &str = "result_key";
 
-    /// The heartbeat of an executor.
+    /// Returns the key of an executor's heartbeat.
     pub fn executor(id: &crate::Token) -> String {
         format!("executor.{id}")
     }
 
-    /// The owner of a shard.
+    /// Returns the key of a shard's owner.
     pub fn shard(shard: u32) -> String {
         format!("shard.{shard}")
     }
 
-    /// Returns the key under which the owner of a shard notes the work in hand while it catches up after a takeover.
+    /// Returns the key under which the owner of a shard records its work in progress during a
+    /// takeover.
     pub fn takeover(shard: u32) -> String {
         format!("takeover.{shard}")
     }
 }
 
-/// The stream of artifacts above [`INLINE_LIMIT`], in sealed pieces.
+/// Stream of artifacts above [`INLINE_LIMIT`], in encrypted pieces.
 pub const ARTIFACTS: &str = "ARTIFACTS";
 
-/// The object store for plans; the key is the plan's digest.
+/// Object store for plans; the key is the digest of the plan.
 pub const PLANS: &str = "PLANS";
 
-/// The name of a stream or bucket ([`FLEET`], [`PLANS`]) on the server: `{namespace}_{KIND}`.
+/// Returns the name of a stream or bucket ([`FLEET`], [`PLANS`]) on the server:
+/// `{namespace}_{KIND}`.
 pub fn bucket(namespace: &str, kind: &str) -> String {
     format!("{}_{kind}", crate::Token::of(namespace))
 }
 
-/// The largest artifact that travels inside the result that made it, in bytes.
+/// Maximum size of an artifact inside a result, in bytes.
 pub const INLINE_LIMIT: usize = 64 * 1024;
 
 impl Stream {
-    /// Whether a message may name the time after which it goes, shorter than that of the stream.
+    /// Returns whether a message may set its own lifetime, shorter than the retention of the
+    /// stream.
     pub fn has_message_ttl(&self) -> bool {
         self.kind == STEPS
     }
 
-    /// Kind of the stream whose messages the server copies into this one; `None` if it captures subjects itself.
+    /// Returns the kind of the stream that this one mirrors; `None` if it captures subjects itself.
     pub fn mirrored(&self) -> Option<&'static str> {
         (self.kind == AGENTS).then_some("CARDS")
     }
 
-    /// The stream's name on the server: `{namespace}_{KIND}`.
+    /// Returns the name of the stream on the server: `{namespace}_{KIND}`.
     pub fn name(&self, namespace: &str) -> String {
         bucket(namespace, self.kind)
     }
 
-    /// The subjects it captures.
+    /// Returns the subjects that the stream captures.
     pub fn subjects(&self, namespace: &str) -> String {
         crate::subject::below(namespace, &[self.subject])
     }

@@ -1,6 +1,7 @@
 //! Builder and parser of all subjects of the mesh: `{namespace}.v1.{kind}.…`.
 //!
-//! Names from users become tokens ([`Token::of`]) and are never pasted into a subject.
+//! Names of users and agents become tokens ([`Token::of`]) and are never inserted into a subject
+//! unencoded.
 
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -9,12 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{ActivationKey, ExecutionId, ResultToken, TaskId, Token, is_token};
 
-/// The namespace of a mesh that did not choose one.
+/// Default namespace of a mesh.
 pub const DEFAULT_NAMESPACE: &str = "sinew";
-/// Shards of a mesh that was provisioned without a number.
+/// Default number of shards of a mesh.
 pub const DEFAULT_SHARDS: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
-/// Kinds of subjects that metrics tell apart; a stranger's subject is `other`, so that it makes no new one.
+/// Kinds of subjects in metrics; all others are `other`, to bound the number of label values.
 pub const COUNTED_SUBJECT_KINDS: [&str; 21] = [
     "access",
     "artifact",
@@ -43,28 +44,28 @@ pub const COUNTED_SUBJECT_KINDS: [&str; 21] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
-    /// Begin one.
+    /// Start an execution.
     Start,
-    /// End it.
+    /// Cancel an execution.
     Cancel,
-    /// Dispatch nothing new.
+    /// Pause an execution: dispatch no new tasks.
     Pause,
-    /// Go on.
+    /// Resume an execution.
     Resume,
-    /// Answer a question that an activation waits for.
+    /// Answer a question of a waiting activation.
     Approve,
-    /// Run a failed activation again.
+    /// Retry failed activations.
     Retry,
-    /// Take note that a callee waits for a person, or does not any more. Executors send it, with a proof.
+    /// Record that a callee waits for a person, or no longer does. Sent by executors, with a proof.
     Wait,
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 7] =
         [Self::Start, Self::Cancel, Self::Pause, Self::Resume, Self::Approve, Self::Retry, Self::Wait];
 
-    /// The word in the subject.
+    /// Returns the name of the operation in the subject.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -77,75 +78,80 @@ impl Operation {
         }
     }
 
-    /// The operation of this word.
+    /// Parses the name of an operation.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|operation| operation.as_str() == word)
     }
 }
 
-/// One subject of the mesh.
+/// Subject of the mesh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the tokens of the table below")]
 pub enum Subject {
-    /// The facts of a shard.
+    /// Commits of a shard.
     Journal { shard: u32 },
-    /// All facts of a closed execution.
+    /// Record of a closed execution.
     History { execution: ExecutionId },
-    /// A request to the owner of a shard; `id` makes it write-once, publish rights make the caller trustworthy.
+    /// Command to the owner of a shard; `id` makes it write-once, publish permissions authenticate
+    /// the caller.
     Command { shard: u32, operation: Operation, caller: Token, id: Token },
-    /// A start by request and reply, answered once it is stored; `id` is the execution's, and publish rights make the caller
-    /// trustworthy.
+    /// Start by request and reply, answered once it is stored; `id` is that of the execution, and
+    /// publish permissions authenticate the caller.
     Start { shard: u32, caller: Token, id: Token },
-    /// A task for an agent.
+    /// Task for an agent.
     Task { agent: Token, execution: ExecutionId, task: TaskId },
-    /// The result of a task.
+    /// Result of a task.
     Result { shard: u32, agent: Token, execution: ExecutionId, task: TaskId, token: ResultToken },
-    /// An event of an execution.
+    /// Event of an execution.
     Event { workflow: Token, execution: ExecutionId, kind: Token },
-    /// An agent's card.
+    /// Card of an agent.
     Card { agent: Token },
-    /// An A2A operation of an agent; the last token is the caller, which publish rights make trustworthy.
+    /// A2A operation of an agent; the last token is the caller, which publish permissions
+    /// authenticate.
     Rpc { agent: Token, method: Token, caller: Token },
-    /// Tasks for an agent, request and reply; only executors may publish there, so no caller stands in it.
+    /// Task for an agent by request and reply; only executors may publish to it, so it contains no
+    /// caller.
     Node { agent: Token },
     /// Streaming status of a task.
     Progress { execution: ExecutionId, task: TaskId },
-    /// A word to the replica of an agent that owns a task.
+    /// Control message to the agent replica that owns a task.
     Control { agent: Token, task: TaskId },
-    /// A message among the processes of an agent: to one of them, or to all.
+    /// Message between the processes of an agent: to one of them, or to all.
     Replica { agent: Token, process: Token },
-    /// A question to a shard's owner.
+    /// Query to the owner of a shard.
     Query { shard: u32 },
-    /// The versions of a workflow that were deployed; the last message is the latest.
+    /// Deployed versions of a workflow; the last message is the latest.
     Workflow { name: Token },
-    /// A message that could not be read, by the stream and sequence it came from.
+    /// Quarantined message, by its original stream and sequence.
     Quarantine { stream: Token, seq: u64 },
-    /// A step that an agent has done in an activation, by its place in the activation's log, counted from 0.
+    /// Completed step of an agent in an activation, by its position in the log of the activation,
+    /// counted from 0.
     Step { agent: Token, execution: ExecutionId, activation: ActivationKey, place: u64 },
-    /// A record of the gateways: a key, a webhook trigger, or a secret that they share.
+    /// Record of the gateways: a key, a webhook trigger, or a shared secret.
     Access { kind: AccessKind, id: Token },
-    /// A webhook of a program outside that hears of a task; `id` is the one that the program chose.
+    /// Webhook of an external program for a task; `id` is the one that the program chose.
     Push { agent: Token, task: Token, id: Token },
-    /// A sealed piece of an object. Both tokens follow from secrets: the execution, and the key of the object.
+    /// Encrypted piece of an object. Both tokens are derived from secrets: the execution, and the
+    /// key of the object.
     Artifact { group: Token, piece: Token },
 }
 
 /// Kind of a record of the gateways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AccessKind {
-    /// A key of a program or a person.
+    /// Key of a program or a person.
     Key,
-    /// A trigger that starts executions for requests of others.
+    /// Trigger that starts executions for third-party requests.
     Hook,
-    /// A secret that gateways make and share.
+    /// Secret that gateways create and share.
     Secret,
 }
 
 impl AccessKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Key, Self::Hook, Self::Secret];
 
-    /// The word in the subject.
+    /// Returns the name of the kind in the subject.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Key => "key",
@@ -154,13 +160,13 @@ impl AccessKind {
         }
     }
 
-    /// The kind of this word.
+    /// Parses the name of a kind.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
-/// A kind of subject as documentation shows it: its pattern behind `{ns}.v1.`, and what travels there.
+/// Kinds of subjects for the documentation: the pattern after `{ns}.v1.`, and its messages.
 pub const TABLE: [(&str, &str); 20] = [
     ("journal.{shard}", "facts, the source of truth"),
     ("history.{execution}", "all facts of a closed execution"),
@@ -188,7 +194,7 @@ pub const TABLE: [(&str, &str); 20] = [
 ];
 
 impl Subject {
-    /// The subject in this namespace.
+    /// Returns the subject in this namespace.
     ///
     /// ```
     /// # use sinew_protocol::{Subject, Token};
@@ -252,7 +258,7 @@ impl Subject {
         }
     }
 
-    /// Reads a subject of this namespace; none for anything else.
+    /// Parses a subject of this namespace; returns `None` for any other.
     pub fn parse(namespace: &str, subject: &str) -> Option<Self> {
         let rest = subject.strip_prefix(Token::of(namespace).as_str())?.strip_prefix(".v1.")?;
         let tokens: Vec<&str> = rest.split('.').collect();
@@ -314,7 +320,8 @@ impl Subject {
     }
 }
 
-/// All subjects that begin with these tokens: `{namespace}.v1.{tokens}.>`. The tokens must be legal ones.
+/// Returns the pattern of all subjects that start with these tokens: `{namespace}.v1.{tokens}.>`.
+/// The tokens must be valid.
 pub fn below(namespace: &str, tokens: &[&str]) -> String {
     format!("{}.>", join(namespace, tokens))
 }
@@ -323,7 +330,7 @@ fn join(namespace: &str, tokens: &[&str]) -> String {
     format!("{}.v1.{}", Token::of(namespace), tokens.join("."))
 }
 
-/// A number in the only spelling that [`Subject::name`] writes.
+/// Parses a number, only in the form that [`Subject::name`] writes.
 fn number<N: FromStr + ToString>(text: &str) -> Option<N> {
     text.parse().ok().filter(|number: &N| number.to_string() == text)
 }

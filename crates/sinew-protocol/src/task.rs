@@ -1,5 +1,5 @@
-//! Tasks and their results as A2A messages: Sinew's additions to a request, and building and
-//! reading of results.
+//! Tasks and their results as A2A messages: Sinew's additions to a request, and encoding and
+//! decoding of results.
 //!
 //! Third-party agents are supported: the output of a completed task without a structured result is
 //! its artifacts, its data or its text. Everything that an agent sends is untrusted: all sizes are
@@ -34,66 +34,67 @@ pub use node::{
 };
 pub use read::{NodeOutput, NodeResult, read_result, read_result_bytes};
 
-/// The member of `metadata` that holds [`TaskExtra`] and [`ResultExtra`].
+/// Field of `metadata` that contains [`TaskExtra`] and [`ResultExtra`].
 pub const METADATA: &str = "sinew";
-/// The largest result, in bytes of JSON.
+/// Maximum size of a result, in bytes of JSON.
 pub const MAX_RESULT: usize = 1024 * 1024;
-/// The largest input that travels inside the task, in bytes of JSON.
+/// Maximum size of an input inside the task, in bytes of JSON.
 pub const MAX_INPUT: usize = crate::stream::INLINE_LIMIT;
-/// The most artifacts of a result.
+/// Maximum number of artifacts of a result.
 pub const MAX_ARTIFACTS: usize = 256;
-/// The most events of a result.
+/// Maximum number of events of a result.
 pub const MAX_EVENTS: usize = 1_000;
-/// The longest text of a fault or a detail, in characters.
+/// Maximum length of a fault's message or detail, in characters.
 pub const MAX_TEXT: usize = 4_000;
-/// The most details of a fault.
+/// Maximum number of details of a fault.
 pub const MAX_DETAILS: usize = 100;
 
-/// The code of a fault whose agent said no more than that it failed.
+/// Code of a fault whose agent reported only that it failed.
 pub const FAILED: &str = code::AGENT_WORK_FAILED.as_str();
-/// The code of a fault whose agent said that it gave up because it was told to.
+/// Code of a fault whose agent reported that it was cancelled.
 pub const CANCELLED: &str = code::TASK_CANCELLED.as_str();
-/// The code of a fault whose agent would not take the task.
+/// Code of a fault whose agent rejected the task.
 pub const REJECTED: &str = code::AGENT_REJECTED_TASK.as_str();
 
-/// Sinew's part of an A2A request, in `metadata.sinew`.
+/// Sinew's data in an A2A request, in `metadata.sinew`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskExtra {
-    /// The input, when it is small; else it lies where the `url` part of the message says.
+    /// Input, if it is small; otherwise the `url` part of the message has its address.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// Instruction in words.
+    /// Instruction in natural language.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
-    /// Rules, tools, model, choices: what the dialect tells its agents beside the input.
+    /// Rules, tools, model and choices that the dialect passes to its agents in addition to the
+    /// input.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub context: Value,
-    /// Why it is asked.
+    /// Reason for the call.
     #[serde(default)]
     pub tag: String,
-    /// Key by which the agent recognises repeated effects: the same for all attempts.
+    /// Key by which the agent deduplicates effects; the same for all attempts.
     pub activation: ActivationKey,
     /// The attempt, counted from 1.
     pub attempt: u32,
-    /// When the answer must be there, milliseconds since 1970 UTC.
+    /// Deadline of the result, milliseconds since 1970 UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<u64>,
-    /// Where the result goes.
+    /// Subject to which the result is published.
     pub result_subject: String,
 }
 
 impl TaskExtra {
-    /// Finds it in a request's metadata; none when there is none.
+    /// Parses it from the metadata of a request. Returns `None` if it is absent.
     pub fn find(metadata: Option<&Value>) -> Option<Result<Self, BadMessage>> {
         let extra = metadata?.get(METADATA)?;
-        // A caller that is not an executor may say during which task it calls, and nothing else.
+        // A caller that is not an executor may only state the task during which it calls.
         if extra.get(crate::behalf::PARENT).is_some() && extra.get("result_subject").is_none() {
             return None;
         }
         Some(Self::deserialize(extra).map_err(|e| bad("metadata.sinew", &e.to_string())))
     }
 
-    /// As [`TaskExtra::find`], but takes it out: what is large in it is not copied.
+    /// Like [`TaskExtra::find`], but removes it from the metadata to avoid copying large fields.
     pub fn take(metadata: Option<&mut Value>) -> Option<Result<Self, BadMessage>> {
         let metadata = metadata?;
         let extra = metadata.get(METADATA)?;
@@ -104,13 +105,14 @@ impl TaskExtra {
         Some(serde_json::from_value(extra).map_err(|e| bad("metadata.sinew", &e.to_string())))
     }
 
-    /// Puts it into a request's metadata, beside what is there.
+    /// Adds it to the metadata of a request and keeps all other fields.
     pub fn put(&self, request: &mut SendMessageRequest) {
         put(&mut request.metadata, serde_json::to_value(self).unwrap_or_default());
     }
 }
 
-/// Lets the request's input part point to where the input was stored; a request without one gets it.
+/// Sets the address of the stored input in the input part of a request; adds the part if it is
+/// absent.
 pub fn point_to(request: &mut SendMessageRequest, address: &str) {
     let parts = &mut request.message.parts;
     let url = parts.iter_mut().find_map(|part| match &mut part.content {
@@ -123,19 +125,20 @@ pub fn point_to(request: &mut SendMessageRequest, address: &str) {
     }
 }
 
-/// Sinew's part of an A2A result, in `metadata.sinew`.
+/// Sinew's data in an A2A result, in `metadata.sinew`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResultExtra {
-    /// Why there is no output, with what a retry policy has to know.
+    /// Fault of a task without an output, with the data for retry policies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
-    /// Milliseconds of work, without the time that the task waited for a process or for a place in it.
+    /// Milliseconds of work, excluding the time that the task waited for a process or for a slot in
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worked_ms: Option<u64>,
     /// Tokens, cost, model.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub usage: Value,
-    /// Events on the way, in the dialect's words.
+    /// Events during the work, in the format of the dialect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Value>,
     /// Messages about the work, oldest first.
@@ -143,37 +146,37 @@ pub struct ResultExtra {
     pub logs: Vec<LogLine>,
 }
 
-/// A result before it is worded.
+/// Result before it is encoded.
 #[derive(Clone, Debug)]
 pub struct Draft<'a> {
     /// The task.
     pub task: &'a TaskId,
-    /// Its context; the task's own id when empty.
+    /// Context of the task; its own id if empty.
     pub session: &'a str,
-    /// The output, one of `artifacts`, or why there is none.
+    /// Output, which is one of `artifacts`, or the fault.
     pub end: Result<ArtifactRef, Fault>,
     /// Text for people; if empty, a sentence is generated.
     pub text: &'a str,
-    /// All artifacts of the task, the output among them.
+    /// All artifacts of the task, including the output.
     pub artifacts: &'a [ResultArtifact],
-    /// Milliseconds of work, without the time in queues; left out when absent.
+    /// Milliseconds of work, excluding the time in queues; omitted if absent.
     pub worked_ms: Option<u64>,
     /// Tokens, cost, model.
     pub usage: Value,
-    /// Events on the way.
+    /// Events during the work.
     pub events: Vec<Value>,
     /// Messages about the work, oldest first.
     pub logs: Vec<LogLine>,
-    /// How often the agent tried again by itself.
+    /// Number of retries by the agent itself.
     pub retries: u32,
-    /// The words of the structured result.
+    /// Vocabulary of the structured result.
     pub vocabulary: Vocabulary,
-    /// When it ended, as A2A writes times; left out when absent.
+    /// End time in A2A's format; omitted if absent.
     pub timestamp: Option<String>,
 }
 
 impl<'a> Draft<'a> {
-    /// The end of this task and nothing else to say.
+    /// Creates the result of this task without further data.
     pub fn new(task: &'a TaskId, end: Result<ArtifactRef, Fault>) -> Self {
         Self {
             task,
@@ -192,7 +195,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The A2A task that says how the work ended.
+/// Creates the A2A task that reports the outcome of the work.
 pub fn result_task(draft: Draft<'_>) -> Task {
     let Draft {
         task,
@@ -263,13 +266,13 @@ fn bad(field: &str, reason: &str) -> BadMessage {
     BadMessage::Field { kind: "task".to_owned(), reason: format!("{field}: {}", cut(reason, 300)) }
 }
 
-/// At most so many characters, none of them able to steer a terminal.
+/// Removes the characters that could control a terminal and truncates to `most` characters.
 fn cut(text: &str, most: usize) -> String {
     let plain = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
     text.chars().filter(plain).take(most).collect()
 }
 
-/// The members of an object; nothing of anything else.
+/// Returns the fields of an object, or `None` for any other value.
 fn members(value: Option<&Value>) -> Option<&Map<String, Value>> {
     value.and_then(Value::as_object)
 }

@@ -1,8 +1,8 @@
 //! Workflows as tools of language models: the declaration for the model, and the message of a call.
 //!
 //! A call has two modes. In parameter mode the model writes the input, which is checked and stored
-//! as an artifact; in artifact mode it names an existing artifact, whose bytes do not pass through
-//! the model again.
+//! as an artifact. In artifact mode it references an existing artifact, whose bytes do not pass
+//! through the model again.
 
 mod render;
 mod strict;
@@ -19,29 +19,31 @@ use crate::embed::split_version;
 use crate::fault::Fault;
 use crate::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 
-/// The operator code of a call whose arguments cannot be used.
+/// Operator code of a call with invalid arguments.
 pub const BAD_ARGUMENTS: &str = code::TOOL_ARGUMENTS_DO_NOT_FIT.as_str();
 
-/// The parameter that switches a call to artifact mode. A parameter of the workflow with this name is hidden by it.
+/// Parameter that switches a call to artifact mode. It hides a parameter of the workflow with this
+/// name.
 pub const INPUT_ARTIFACT: &str = "input_artifact";
 
-/// A workflow that a model may call.
+/// Workflow that a model may call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkflowTool {
-    /// The workflow's name.
+    /// Name of the workflow.
     pub workflow: String,
-    /// Purpose of the tool, from its card; empty if the card states none.
+    /// Purpose of the tool, from its card; empty if the card has none.
     pub description: String,
     /// JSON Schema of its input.
     pub input_schema: Value,
-    /// JSON Schema of its output, when it has one.
+    /// JSON Schema of its output, if it has one.
     pub output_schema: Option<Value>,
 }
 
-/// A tool as models are told about it.
+/// Declaration of a tool for models.
 ///
-/// [`openai`](Self::openai), [`anthropic`](Self::anthropic) and [`mcp`](Self::mcp) word it for each of them, and
-/// [`spec`](Self::spec) as the specification does: there every parameter is nullable and none is required.
+/// [`openai`](Self::openai), [`anthropic`](Self::anthropic) and [`mcp`](Self::mcp) render it for
+/// each interface, and [`spec`](Self::spec) for the specification, where every parameter is
+/// nullable and none is required.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDeclaration {
     /// Name that the model uses.
@@ -50,20 +52,20 @@ pub struct ToolDeclaration {
     pub description: String,
     /// JSON Schema of the arguments.
     pub parameters: Value,
-    /// Whether an existing artifact may take the place of the arguments, as `input_artifact`.
+    /// Whether an existing artifact may replace the arguments, as `input_artifact`.
     pub takes_artifact: bool,
-    /// JSON Schema of the result, when it has one.
+    /// JSON Schema of the result, if it has one.
     pub output_schema: Option<Value>,
 }
 
-/// A call of a tool whose arguments were checked.
+/// Call of a tool with checked arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolInput {
     /// Parameter mode: store this content under this new name first.
     Parameters {
-        /// The name of the artifact to store; nobody else uses it, so its version will be 0.
+        /// Unique name of the artifact to store, so its version is 0.
         artifact: ArtifactName,
-        /// Its content, JSON.
+        /// Content of the artifact, JSON.
         content: Value,
     },
     /// Artifact mode: the input exists.
@@ -71,7 +73,7 @@ pub enum ToolInput {
 }
 
 impl ToolInput {
-    /// The artifact that the workflow is given.
+    /// Returns the artifact that becomes the workflow's input.
     pub fn reference(&self) -> ArtifactRef {
         match self {
             Self::Parameters { artifact, .. } => ArtifactRef { name: artifact.clone(), version: Some(0) },
@@ -85,20 +87,20 @@ impl ToolInput {
 pub struct Caller {
     /// The calling agent.
     pub agent: String,
-    /// The user it works for.
+    /// User on whose behalf it calls.
     pub user: String,
     /// The session (A2A context) it works in.
     pub session: String,
-    /// The task during which it calls.
+    /// Task during which it calls.
     pub task: String,
     /// The model's own id of the call.
     pub function_call: String,
-    /// The id of the A2A message; the same call repeated has the same id.
+    /// Id of the A2A message; a repeated call has the same id.
     pub message: String,
 }
 
 impl WorkflowTool {
-    /// The tool for a workflow. Without an input schema it takes any object.
+    /// Creates the tool for a workflow. Without an input schema it accepts any object.
     pub fn new(workflow: impl Into<String>, input_schema: Option<&Value>) -> Self {
         let any = || json!({"type": "object", "properties": {}, "additionalProperties": true});
         Self {
@@ -109,7 +111,7 @@ impl WorkflowTool {
         }
     }
 
-    /// The tool for the workflow that a card announces; none when it announces another kind of agent.
+    /// Creates the tool for the workflow of a card; `None` for another kind of agent.
     pub fn from_card(card: &AgentCard) -> Option<Self> {
         (card::kind(card) == AgentKind::Workflow).then(|| Self {
             description: card.description.clone(),
@@ -118,20 +120,21 @@ impl WorkflowTool {
         })
     }
 
-    /// `workflow_` and the workflow's name, with `_` for what a tool's name may not hold.
+    /// Returns `workflow_` and the workflow's name, with `_` for characters that are invalid in a
+    /// tool name.
     pub fn name(&self) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         format!("workflow_{}", self.workflow.chars().map(plain).collect::<String>())
     }
 
-    /// The tool as models are told about it.
+    /// Returns the declaration for models.
     pub fn declaration(&self) -> ToolDeclaration {
         let mut parameters = Map::new();
         parameters.insert("type".to_owned(), "object".into());
         let properties: Map<String, Value> = self
             .properties()
             .filter(|(name, _)| *name != INPUT_ARTIFACT)
-            // Interfaces of models refuse `true` for a schema.
+            // Model interfaces reject `true` as a schema.
             .map(|(name, schema)| (name.clone(), if schema.is_object() { schema.clone() } else { json!({}) }))
             .collect();
         let required = self.input_schema.get("required").and_then(Value::as_array).into_iter().flatten();
@@ -162,10 +165,11 @@ impl WorkflowTool {
         self.input_schema.get("properties").and_then(Value::as_object).into_iter().flatten()
     }
 
-    /// Checks a call's arguments and decides its mode.
+    /// Checks a call's arguments and selects its mode.
     ///
-    /// `suffix` makes the name of a new artifact unique (8 hex digits are written). `check` lists where an instance (its
-    /// second argument) breaks a JSON Schema (its first). An existing artifact is not checked: the workflow does that.
+    /// `suffix` makes the name of a new artifact unique (8 hex digits are written). `check` lists
+    /// the violations of a JSON Schema (its first argument) by an instance (its second). An
+    /// existing artifact is not checked here: the workflow checks it.
     pub fn prepare(
         &self,
         arguments: &Map<String, Value>,
@@ -199,8 +203,8 @@ impl WorkflowTool {
         Ok(ToolInput::Parameters { artifact: self.artifact(suffix)?, content })
     }
 
-    /// The parameters that were given. All are declared nullable, so null means "not given" unless the workflow's own
-    /// schema has a use for null.
+    /// Returns the given parameters. All are declared nullable, so null means "not given" unless
+    /// the workflow's own schema accepts null.
     fn given(&self, arguments: &Map<String, Value>) -> Map<String, Value> {
         let wants_null = |name: &str| {
             self.properties().any(|(property, schema)| property == name && render::takes_null(schema))
@@ -217,7 +221,8 @@ impl WorkflowTool {
         Ok(ArtifactName::parse(&format!("wi_{name}_{suffix:08x}.json"))?)
     }
 
-    /// The A2A request that a call becomes, in either vocabulary; it always carries the artifact's reference.
+    /// Returns the A2A request of a call in either vocabulary. It always contains the reference to
+    /// the artifact.
     pub fn message(&self, input: &ToolInput, caller: &Caller, vocabulary: Vocabulary) -> SendMessageRequest {
         let artifact = input.reference();
         let mut metadata = json!({
@@ -263,7 +268,7 @@ fn file(artifact: ArtifactRef, caller: &Caller) -> Part {
     Part::url(uri.to_string()).with_filename(name).with_media_type("application/json")
 }
 
-/// Returns the description of a tool: its purpose, if it has one, and then the way to call it.
+/// Returns the description of a tool: its purpose, if it has one, and then how to call it.
 pub fn purpose_first(purpose: &str, call: &str) -> String {
     let purpose = purpose.trim();
     match purpose.chars().last() {

@@ -1,4 +1,4 @@
-//! JSON without duplicate keys: readers differ in which of two values they keep.
+//! JSON without duplicate keys: readers differ in which of two values they use.
 
 use crate::code;
 use std::borrow::Cow;
@@ -7,20 +7,20 @@ use std::fmt;
 
 use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// The longest key that a message repeats, in characters.
+/// Maximum length of a key in an error message, in characters.
 const MAX_SHOWN_KEY: usize = 60;
-/// Keys of an object that are compared one by one before hashing them is quicker.
+/// Number of keys up to which linear comparison is faster than hashing.
 const MAX_COMPARED_KEYS: usize = 24;
-/// The longest place that a message repeats, in characters.
+/// Maximum length of a location in an error message, in characters.
 const MAX_SHOWN_PLACE: usize = 200;
 
-/// Bytes that are not JSON, not of the expected form, or that have a key twice.
+/// Error for bytes that are not JSON, not of the expected form, or that have a duplicate key.
 #[derive(Debug, thiserror::Error)]
 pub enum BadJson {
-    /// A key stands twice in one object.
+    /// An object has a duplicate key.
     #[error("{0}")]
     DuplicateKey(DuplicateKey),
-    /// More values than the reader takes: each of them needs more memory than its text.
+    /// More values than the limit; each of them needs more memory than its text.
     #[error("it holds more than {0} values")]
     TooManyValues(usize),
     /// Any other error.
@@ -29,10 +29,10 @@ pub enum BadJson {
 }
 
 impl BadJson {
-    /// The operator code of a key that stands twice in what an agent sent.
+    /// Operator code of a duplicate key in data from an agent.
     pub const DUPLICATE_KEY: &str = code::OUTPUT_KEY_TWICE.as_str();
 
-    /// Returns the code of the fault, `otherwise` where no key stands twice.
+    /// Returns the code of a duplicate key, and `otherwise` for any other error.
     pub fn code(&self, otherwise: &'static str) -> &'static str {
         match self {
             Self::DuplicateKey(_) => Self::DUPLICATE_KEY,
@@ -42,34 +42,35 @@ impl BadJson {
     }
 }
 
-/// A key that stands twice in one object.
+/// Duplicate key in an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("key '{key}' is duplicated in the object at '{place}'")]
 pub struct DuplicateKey {
-    /// The key, escaped and cut.
+    /// Key, escaped and truncated.
     pub key: String,
-    /// JSON pointer of the object, escaped and cut.
+    /// JSON pointer of the object, escaped and truncated.
     pub place: String,
 }
 
-/// Reads JSON that has no key twice.
+/// Parses JSON and rejects duplicate keys.
 pub fn read_unique<T: DeserializeOwned>(json: &[u8]) -> Result<T, BadJson> {
     check_unique_keys(json)?;
     Ok(serde_json::from_slice(json)?)
 }
 
-/// Reads JSON that has no key twice, and at most so many values: those in arrays and objects, and these themselves.
+/// Parses JSON and rejects duplicate keys and more than `max_values` values, including arrays and
+/// objects themselves.
 pub fn read_unique_within<T: DeserializeOwned>(json: &[u8], max_values: usize) -> Result<T, BadJson> {
     check_unique_keys_within(json, max_values)?;
     Ok(serde_json::from_slice(json)?)
 }
 
-/// Checks that no object in the JSON has a key twice. What is not JSON is refused as well.
+/// Returns an error for JSON with duplicate keys and for invalid JSON.
 pub fn check_unique_keys(json: &[u8]) -> Result<(), BadJson> {
     check_unique_keys_within(json, usize::MAX)
 }
 
-/// Checks that no object in the JSON has a key twice, and that it holds at most so many values. Keeps none of them.
+/// Returns an error for JSON with duplicate keys or more than `max_values` values. Keeps no values.
 pub fn check_unique_keys_within(json: &[u8], max_values: usize) -> Result<(), BadJson> {
     let mut found = KeyFindings { twice: None, left: Some(max_values) };
     let mut reader = serde_json::Deserializer::from_slice(json);
@@ -82,14 +83,14 @@ pub fn check_unique_keys_within(json: &[u8], max_values: usize) -> Result<(), Ba
     }
 }
 
-/// State of a walk over JSON.
+/// State of a traversal of JSON.
 struct KeyFindings {
     twice: Option<DuplicateKey>,
-    /// Values that may still come; `None` after one too many.
+    /// Remaining number of values; `None` once it is exceeded.
     left: Option<usize>,
 }
 
-/// The way from the root to an object.
+/// Path from the root to an object.
 enum KeyPath<'p> {
     Root,
     Member(&'p KeyPath<'p>, &'p str),
@@ -106,7 +107,7 @@ impl fmt::Display for KeyPath<'_> {
     }
 }
 
-/// Walks over a value and keeps nothing of it.
+/// Traverses a value without keeping it.
 struct UniqueValue<'p, 'f> {
     place: &'p KeyPath<'p>,
     found: &'f mut KeyFindings,
@@ -176,9 +177,9 @@ impl<'de> Visitor<'de> for UniqueValue<'_, '_> {
 /// Keys of one object.
 #[derive(Default)]
 struct SeenKeys<'de> {
-    /// The first keys, compared one by one: most objects have few.
+    /// First keys, compared one by one: most objects have few.
     few: Vec<Cow<'de, str>>,
-    /// All others.
+    /// All other keys.
     many: HashSet<Cow<'de, str>>,
 }
 
@@ -196,7 +197,7 @@ impl<'de> SeenKeys<'de> {
     }
 }
 
-/// A key, borrowed where it is written without escapes.
+/// Key, borrowed if it is written without escapes.
 struct BorrowedKey;
 
 impl<'de> DeserializeSeed<'de> for BorrowedKey {
@@ -221,7 +222,7 @@ impl<'de> Visitor<'de> for BorrowedKey {
     }
 }
 
-/// At most so many characters, none of them able to steer a terminal.
+/// Truncates a string to `most` characters and escapes those that could control a terminal.
 fn escaped(text: &str, most: usize) -> String {
     let cut = text.char_indices().nth(most).map(|(end, _)| &text[..end]);
     match cut {

@@ -32,7 +32,8 @@ pub struct ModelTotals {
 }
 
 impl ModelTotals {
-    /// Reads the sums of a usage that an agent told. Members that are not numbers count as nothing.
+    /// Parses the sums in a usage that an agent reported. Fields that are not numbers count as
+    /// zero.
     pub fn of(usage: &Value) -> Self {
         let count = |key: &str| usage.get(key).and_then(Value::as_u64).unwrap_or(0);
         let cost = usage.get("cost_usd").and_then(Value::as_f64);
@@ -46,17 +47,17 @@ impl ModelTotals {
         }
     }
 
-    /// Reads the sums out of JSON as [`ModelTotals::to_json`] writes it. Other text has no sums.
+    /// Parses the JSON of [`ModelTotals::to_json`]. Any other string has no sums.
     pub fn from_json(text: &str) -> Self {
         serde_json::from_str(text).map(|usage: Value| Self::of(&usage)).unwrap_or_default()
     }
 
-    /// Returns the sums as one line of JSON; `None` if no model was asked.
+    /// Returns the sums as one line of JSON; `None` if no model was called.
     pub fn to_json(&self) -> Option<String> {
         if self.is_empty() { None } else { serde_json::to_string(self).ok() }
     }
 
-    /// Adds others.
+    /// Adds other sums.
     pub fn add(&mut self, other: Self) {
         let sum = |one: &mut u64, more: u64| *one = one.saturating_add(more);
         sum(&mut self.turns, other.turns);
@@ -69,7 +70,7 @@ impl ModelTotals {
         }
     }
 
-    /// Whether no model was asked.
+    /// Returns whether no model was called.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -87,7 +88,7 @@ pub struct TaskUsage {
 }
 
 impl TaskUsage {
-    /// Reads the usage that an agent told; `None` if it tells of no model.
+    /// Parses the usage that an agent reported; `None` if it contains no model calls.
     pub fn of(usage: &Value) -> Option<Self> {
         let children = usage.get("children").map(ModelTotals::of).unwrap_or_default();
         let is_own = usage.get("turns").and_then(Value::as_u64).is_some();
@@ -95,7 +96,7 @@ impl TaskUsage {
         (is_own || !children.is_empty()).then_some(Self { own, children })
     }
 
-    /// Returns own sums and those of children together.
+    /// Returns the sum of own usage and children.
     pub fn total(&self) -> ModelTotals {
         let mut total = self.own;
         total.add(self.children);
@@ -108,16 +109,17 @@ impl TaskUsage {
         self.children.add(other.children);
     }
 
-    /// Words these sums as the usage of an execution, which asked no model itself. Null if there are none.
+    /// Encodes these sums as the usage of an execution, which called no model itself. Returns null
+    /// if there are none.
     pub fn of_execution(totals: ModelTotals) -> Value {
         if totals.is_empty() { Value::Null } else { json!({ "children": totals }) }
     }
 }
 
-/// Usage of all attempts of one activation, from what the replies tell.
+/// Usage of all attempts of one activation, from the replies.
 ///
-/// Most agents tell what one attempt used. Those that keep a log of the activation tell, with `"cumulative": true`, what all
-/// attempts used so far: such a usage takes the place of the one that the agent told before.
+/// Most agents report the usage of one attempt. Agents that log the activation report, with
+/// `"cumulative": true`, the usage of all attempts so far, which replaces their previous report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ActivationUsage {
     /// Sums of single attempts.
@@ -132,13 +134,13 @@ pub struct ActivationUsage {
 }
 
 impl ActivationUsage {
-    /// Whether the usage of an attempt is counted.
+    /// Returns whether the usage of an attempt is counted.
     pub fn has(&self, attempt: u32) -> bool {
         self.counted.contains(&attempt)
     }
 
-    /// Adds the usage that an agent reports with the result or failure of an attempt. Usage without model calls changes
-    /// nothing.
+    /// Adds the usage that an agent reports with the result or failure of an attempt. Ignores usage
+    /// without model calls.
     pub fn add(&mut self, agent: &str, attempt: u32, usage: &Value) {
         let Some(used) = TaskUsage::of(usage) else { return };
         if !self.has(attempt) {
@@ -149,7 +151,7 @@ impl ActivationUsage {
             return;
         }
         match self.logs.iter_mut().find(|(known, _)| known == agent) {
-            // The result of an earlier attempt may come late.
+            // The result of an earlier attempt may be received late.
             Some((_, latest)) if latest.total().turns > used.total().turns => {}
             Some((_, latest)) => *latest = used,
             None => self.logs.push((agent.to_owned(), used)),
@@ -164,7 +166,7 @@ impl ActivationUsage {
     }
 }
 
-/// Whether a usage tells of all attempts of the activation so far.
+/// Returns whether a usage covers all attempts of the activation so far.
 pub fn is_cumulative(usage: &Value) -> bool {
     usage.get("cumulative").is_some_and(|flag| flag == true)
 }

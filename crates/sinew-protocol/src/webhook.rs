@@ -8,21 +8,23 @@ use crate::Token;
 use crate::access::read_record;
 use crate::message::BadMessage;
 
-/// Way in which the sender of a request signs it.
+/// Signature scheme of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WebhookScheme {
-    /// `X-Hub-Signature-256`: HMAC-SHA256 of the body. The signature covers no time and no id, so the body is the delivery.
+    /// `X-Hub-Signature-256`: HMAC-SHA256 of the body. The signature covers no time and no id, so
+    /// the body identifies the delivery.
     Github,
-    /// `Stripe-Signature`: HMAC-SHA256 of time and body. The member `id` of the body is the delivery.
+    /// `Stripe-Signature`: HMAC-SHA256 of time and body. The field `id` of the body identifies the
+    /// delivery.
     Stripe,
 }
 
 impl WebhookScheme {
-    /// All of them.
+    /// All schemes.
     pub const ALL: [Self; 2] = [Self::Github, Self::Stripe];
 
-    /// The word for it.
+    /// Returns the name of the scheme.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Github => "github",
@@ -30,7 +32,7 @@ impl WebhookScheme {
         }
     }
 
-    /// The scheme of this word.
+    /// Parses the name of a scheme.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scheme| scheme.as_str() == word)
     }
@@ -41,23 +43,24 @@ impl WebhookScheme {
 pub struct WebhookTrigger {
     /// Name in the address.
     pub name: Token,
-    /// Workflow that is started.
+    /// Workflow to start.
     pub workflow: String,
-    /// Way in which requests are signed.
+    /// Signature scheme of requests.
     pub scheme: WebhookScheme,
     /// Secret that the sender signs with.
     pub secret: String,
-    /// Members of the input, each with the JSON pointer of its value in the body. Empty: the body is the input.
+    /// Fields of the input, each with the JSON pointer of its value in the body. If empty, the body
+    /// is the input.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub input: BTreeMap<String, String>,
-    /// When it was deployed, milliseconds since 1970 UTC.
+    /// Deployment time, milliseconds since 1970 UTC.
     pub created_at: u64,
     /// User who deployed it.
     pub created_by: String,
 }
 
 impl WebhookTrigger {
-    /// Reads the record of the trigger with this name.
+    /// Parses the record of the trigger with this name.
     pub fn read(name: &Token, body: &[u8]) -> Result<Self, BadMessage> {
         let read: Self = read_record(body)?;
         let bad = |reason: String| BadMessage::Field { kind: "webhook trigger".to_owned(), reason };
@@ -68,7 +71,7 @@ impl WebhookTrigger {
         Ok(read)
     }
 
-    /// Fails with a text if requests could not be verified or used.
+    /// Returns an error message if requests could not be verified or used.
     pub fn check(&self) -> Result<(), String> {
         if self.secret.len() < 16 {
             return Err("secret: expected at least 16 characters".to_owned());

@@ -1,4 +1,5 @@
-//! Evaluation of workflow scripts by workers of this process. The outcome is the reply to an ask.
+//! Evaluation of workflow scripts by workers of this process. The outcome is the reply to a task
+//! request.
 
 use sinew_protocol::code;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -15,16 +16,16 @@ use tracing::{debug, warn};
 
 use crate::clock::now;
 
-/// Submissions of an evaluation that a thread waits for, while no worker is free.
+/// Maximum number of submissions of a blocking evaluation while no worker is available.
 const MAX_SUBMISSIONS: usize = 10;
-/// Waits before an evaluation is submitted again, doubled from the first to the second.
+/// Delays before an evaluation is submitted again, doubled from the first to the second.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
-/// A reply to an ask for an evaluation, and what its scripts printed.
+/// Reply to an evaluation request, and the printed text of its scripts.
 pub struct EvaluationReply {
-    /// The reply, or why there is none.
+    /// Reply, or the fault.
     pub result: Result<TaskReply, Fault>,
-    /// Messages, oldest first, within bounds.
+    /// Messages, oldest first, within the limits.
     pub logs: Vec<LogLine>,
 }
 
@@ -36,8 +37,8 @@ impl EvaluationReply {
     }
 }
 
-/// Evaluates on a worker; owners take turns. Lack of workers is not an answer: the calls without one are submitted
-/// again until each has an outcome, or until the returned future is dropped.
+/// Evaluates on a worker; owners take turns. Calls without an outcome because no worker is
+/// available are submitted again, until each has an outcome or the returned future is dropped.
 pub async fn evaluate(owner: u64, ask: &TaskRequest) -> EvaluationReply {
     let printed = PrintedText::default();
     let submit = |outcomes| {
@@ -49,7 +50,8 @@ pub async fn evaluate(owner: u64, ask: &TaskRequest) -> EvaluationReply {
     EvaluationReply::new(outcomes.and_then(|outcomes| reply_of(&outcomes)), &printed)
 }
 
-/// Submits until no outcome is missing for want of a worker. `submit` takes the outcomes that are there already.
+/// Submits until every call has an outcome other than a missing worker. `submit` receives the
+/// previous outcomes.
 async fn all_outcomes(
     mut submit: impl FnMut(Vec<CallOutcome>) -> Result<oneshot::Receiver<Vec<CallOutcome>>, Fault>,
 ) -> Result<Vec<CallOutcome>, Fault> {
@@ -76,14 +78,15 @@ async fn all_outcomes(
     }
 }
 
-/// Returns the owner by which evaluations take turns: executions of one workflow and one caller share a turn.
+/// Returns the owner by which evaluations take turns, derived from caller and workflow.
 pub fn evaluation_owner(caller: &str, workflow: &str) -> u64 {
     let mut owner = DefaultHasher::new();
     (caller, workflow).hash(&mut owner);
     owner.finish()
 }
 
-/// Evaluates on a worker and waits for it. Lack of workers is an answer only after ten submissions.
+/// Evaluates on a worker and blocks until it is done. Reports a missing worker only after ten
+/// submissions.
 pub fn perform_evaluation(ask: &TaskRequest) -> EvaluationReply {
     let printed = PrintedText::default();
     let submit = |outcomes| {
@@ -97,7 +100,7 @@ pub fn perform_evaluation(ask: &TaskRequest) -> EvaluationReply {
     EvaluationReply::new(outcomes.and_then(|outcomes| reply_of(&outcomes)), &printed)
 }
 
-/// Submits until no outcome is missing for want of a worker, or often enough.
+/// Submits until every call has an outcome other than a missing worker, or the limit is reached.
 fn repeated_outcomes(
     mut submit: impl FnMut(Vec<CallOutcome>) -> Result<Vec<CallOutcome>, Fault>,
     mut pause: impl FnMut(Duration),
@@ -124,7 +127,7 @@ fn batch_of(ask: &TaskRequest) -> Result<CallBatch, Fault> {
     })
 }
 
-/// The outcomes as a reply, or a fault if a script was not even run.
+/// Converts the outcomes to a reply, or to a fault if a script was not run.
 fn reply_of(outcomes: &[CallOutcome]) -> Result<TaskReply, Fault> {
     for outcome in outcomes {
         if let CallOutcome::Error(error) = outcome

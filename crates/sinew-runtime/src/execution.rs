@@ -1,4 +1,4 @@
-//! One execution in one process: a machine that keeps its rounds, with its id and program.
+//! Execution in one process: a machine that keeps its rounds, with its id and program.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sinew_protocol::ExecutionId;
 
 use sinew_shard::Program;
 
-/// One execution.
+/// Execution in one process.
 #[derive(Clone, Debug)]
 pub struct Execution {
     id: ExecutionId,
@@ -17,32 +17,34 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// Returns an execution that has not begun.
+    /// Returns an execution that has not started.
     pub fn new(id: ExecutionId, program: Program) -> Self {
         let machine = program.machine().with_execution_id(id.as_str());
         Self { id, program, machine }
     }
 
-    /// Folds a journal that was stored elsewhere, and refuses one that does not fit the plan.
+    /// Folds a journal from external storage, and rejects one that does not fit the plan.
     pub fn read(id: ExecutionId, program: Program, journal: &[Round]) -> Result<Self, FactError> {
         let machine = Machine::replay(Arc::clone(&program.graph), program.adapter, journal)?;
         let machine = machine.with_execution_id(id.as_str());
         Ok(Self { id, program, machine })
     }
 
-    /// Folds a journal that this process wrote. [`Execution::outstanding`] has what was under way.
+    /// Folds a journal that this process wrote. [`Execution::outstanding`] returns the interrupted
+    /// actions.
     pub fn recover(id: ExecutionId, program: Program, journal: &[Round]) -> Self {
         let machine = Machine::recover(Arc::clone(&program.graph), program.adapter, journal);
         let machine = machine.with_execution_id(id.as_str());
         Self { id, program, machine }
     }
 
-    /// Takes an input: decides, appends, applies, and returns what must happen.
+    /// Processes an input: decides, appends, applies, and returns the required actions.
     pub fn input(&mut self, now: Time, input: EngineInput) -> Result<Decided, InputRefusal> {
         self.machine.handle(now, input)
     }
 
-    /// Returns the actions whose end is not known: they are performed again after [`Execution::recover`].
+    /// Returns the actions without a known result: they are performed again after
+    /// [`Execution::recover`].
     pub fn outstanding(&self) -> Vec<Action> {
         self.machine.outstanding()
     }
@@ -72,29 +74,29 @@ impl Execution {
         self.machine.journal()
     }
 
-    /// Returns what an adapter sees of the execution.
+    /// Returns the adapter's view of the execution.
     pub fn ctx(&self) -> AdapterContext<'_> {
         self.machine.context().with_execution_id(self.id.as_str())
     }
 
-    /// Returns the time at which the execution must be woken, and why.
+    /// Returns the time at which the execution must be woken, and the reason.
     pub fn next_deadline(&self) -> Option<(Time, OpenWait)> {
         self.machine.next_deadline()
     }
 
-    /// Returns the dialect's own events, made again from the journal.
+    /// Returns the events of the dialect, derived from the journal.
     pub fn native_events(&self) -> Vec<NativeEvent> {
         let mut events = Vec::new();
         self.replay(|ctx, fact| events.extend(self.program.adapter.project(ctx, fact)));
         events
     }
 
-    /// Returns the dialect's own result object, as it is now.
+    /// Returns the current result object of the dialect.
     pub fn native_result(&self) -> serde_json::Value {
         self.program.adapter.native_result(&self.ctx())
     }
 
-    /// Walks the journal: each fact with the state just after it.
+    /// Visits the journal: each fact with the state just after it.
     pub fn replay(&self, mut visit: impl FnMut(&AdapterContext<'_>, &Fact)) {
         self.machine.visit_facts(|ctx, fact| {
             let ctx = AdapterContext::new(ctx.graph, ctx.state, ctx.now);

@@ -20,27 +20,27 @@ pub use sinew_shard::{Call, TaskKey};
 use sinew_shard::{Library, Program};
 use sinew_shard::{activation_key, call_cycle};
 
-/// No workflow of this name is known.
+/// No workflow with this name exists.
 const NO_SUCH_WORKFLOW: &str = code::NO_SUCH_WORKFLOW.as_str();
 
-/// The world outside the engine, as a driver provides it.
+/// Interface to the world outside the engine, implemented by a driver.
 pub trait Outside {
     /// Sends a task to an agent.
     fn send(&mut self, now: Time, call: Call);
-    /// Tells an agent that a task is given up.
+    /// Notifies an agent that a task is cancelled.
     fn cancel(&mut self, key: TaskKey);
-    /// Facts were appended; `execution` has folded them.
+    /// Observes appended facts, which `execution` has folded.
     fn observe(&mut self, run: usize, execution: &Execution, facts: &[Fact]);
 }
 
-/// One of the executions.
+/// Execution of the tree.
 #[derive(Debug)]
 pub struct Run {
     /// The execution.
     pub execution: Execution,
-    /// The task of another execution that this one answers.
+    /// Task of another execution that this one answers.
     pub parent: Option<TaskKey>,
-    /// The wait for a person that the parent knows of.
+    /// Person wait that was reported to the parent.
     reported: Option<PersonWait>,
 }
 
@@ -53,17 +53,17 @@ pub struct ExecutionTree {
 }
 
 impl ExecutionTree {
-    /// No executions yet.
+    /// Creates a tree without executions.
     pub fn new(library: Arc<Library>) -> Self {
         Self { library, runs: Vec::new(), pending: VecDeque::new() }
     }
 
-    /// The executions, the one that was asked for first.
+    /// Returns the executions, the requested one first.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// Starts the execution that was asked for.
+    /// Starts the requested execution.
     pub fn start(
         &mut self,
         now: Time,
@@ -76,7 +76,7 @@ impl ExecutionTree {
         self.start_at_depth(now, id, program, input, mode, 0, out);
     }
 
-    /// The same for an execution that another mesh member asked for from so deep in a chain of calls.
+    /// Starts an execution that another mesh member requested at this depth of a chain of calls.
     #[expect(
         clippy::too_many_arguments,
         reason = "one place that starts an execution, with all there is to say"
@@ -93,11 +93,11 @@ impl ExecutionTree {
     ) {
         self.runs.push(Run { execution: Execution::new(id, program), parent: None, reported: None });
         let input = EngineInput::Start { input, mode, depth, chain: Vec::new() };
-        // A first start is never refused.
+        // A first start is never rejected.
         let _ = self.input(now, self.runs.len() - 1, input, out);
     }
 
-    /// Gives an input to one execution and does all that follows from it.
+    /// Passes an input to one execution and performs all resulting actions.
     pub fn input(
         &mut self,
         now: Time,
@@ -119,12 +119,13 @@ impl ExecutionTree {
         }
     }
 
-    /// When the next execution must be woken.
+    /// Returns the time at which the next execution must be woken.
     pub fn next_deadline(&self) -> Option<Time> {
         self.runs.iter().filter_map(|run| run.execution.next_deadline()).map(|(at, _)| at).min()
     }
 
-    /// Drops all that is in memory, folds the journals and does again what they do not know the end of.
+    /// Drops all state in memory, folds the journals and repeats the actions without a known
+    /// result.
     pub fn crash(&mut self, now: Time, out: &mut dyn Outside) {
         self.pending.clear();
         for run in 0..self.runs.len() {
@@ -155,7 +156,7 @@ impl ExecutionTree {
         Ok(())
     }
 
-    /// Reports to the parent that a sub-workflow waits for a person, or does not any more.
+    /// Reports to the parent that a sub-workflow waits for a person, or no longer does.
     fn report_wait(&mut self, now: Time, run: usize, out: &mut dyn Outside) {
         let Some(TaskKey { run: parent, act, attempt }) = self.runs[run].parent else { return };
         let execution = &self.runs[run].execution;
@@ -171,13 +172,14 @@ impl ExecutionTree {
         let _ = self.feed(now, parent, input, out);
     }
 
-    /// Returns the activations of all executions that wait for a person, those of the one that was asked for first.
+    /// Returns the activations of all executions that wait for a person, those of the requested one
+    /// first.
     pub fn asking(&self) -> impl Iterator<Item = (usize, ActivationId)> + '_ {
         let runs = self.runs.iter().enumerate();
         runs.flat_map(|(run, one)| one.execution.state().waiting().map(move |act| (run, act)))
     }
 
-    /// A queue, not recursion: a sub-workflow may end at once, and its parent start the next.
+    /// A queue, not recursion: a sub-workflow may end immediately, and its parent start the next.
     fn perform(&mut self, now: Time, out: &mut dyn Outside) {
         while let Some((run, action)) = self.pending.pop_front() {
             match action {
@@ -233,7 +235,7 @@ impl ExecutionTree {
         chain.push(parent.program().name().to_owned());
         let depth = start.map_or(0, |start| start.depth) + 1;
         if let Some(fault) = call_cycle(&program, &chain) {
-            // As any failure of a sub-workflow.
+            // Like any failure of a sub-workflow.
             let result = Err(Fault { retryable: true, ..fault });
             let _ = self.feed(
                 now,

@@ -1,5 +1,5 @@
-//! Executions in real time, with agents and people outside of the engine's control. Nothing
-//! survives the process.
+//! Executions in real time, with agents and people outside the engine's control. No state outlives
+//! the process.
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;
@@ -22,12 +22,13 @@ use crate::execution::Execution;
 use crate::execution_tree::{Call, ExecutionTree, Outside, TaskKey};
 use sinew_shard::{Library, Program};
 
-/// Time for agents to return after they were told to stop.
+/// Timeout for agents to return after their cancellation.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Agents as the in-process driver calls them.
+/// Agents of the in-process driver.
 pub trait Agents: Send + Sync + 'static {
-    /// Does the work of one task. `cancel` fires when the task is given up; what is returned after that is discarded.
+    /// Performs the work of one task. `cancel` fires when the task is cancelled; a later result is
+    /// discarded.
     fn call(
         &self,
         call: Call,
@@ -36,7 +37,7 @@ pub trait Agents: Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<TaskReply, Fault>>;
 }
 
-/// Where an agent says what it is doing.
+/// Channel on which an agent reports its progress.
 #[derive(Clone, Debug)]
 pub struct Progress {
     key: TaskKey,
@@ -44,25 +45,26 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Says something; ignored once the task is over.
+    /// Reports progress; ignored after the end of the task.
     pub fn say(&self, value: Value) {
         let _ = self.sender.send(Message::Progress(self.key, value));
     }
 
-    /// Reports that a question to a person is open, until the guard is dropped: clocks above the task stop meanwhile.
+    /// Reports that a question to a person is open, until the guard is dropped; deadlines above the
+    /// task are suspended meanwhile.
     #[must_use]
     pub fn wait_for_person(&self, question: String, wait: PersonWait) -> OpenPersonWait {
         let _ = self.sender.send(Message::Wait(self.key, question.clone(), 1, Some(Arc::new(wait))));
         OpenPersonWait { progress: self.clone(), question }
     }
 
-    /// Tells the tokens and cost of an attempt that is about to fail; those of an answer are in the answer.
+    /// Reports the tokens and cost of an attempt that is about to fail; a result contains its own.
     pub fn tell_usage(&self, usage: Value) {
         let _ = self.sender.send(Message::Usage(self.key, usage));
     }
 }
 
-/// A question to a person that an agent asks where it runs, while it is open.
+/// Open question of an agent to a person at the agent's own terminal.
 #[derive(Debug)]
 pub struct OpenPersonWait {
     progress: Progress,
@@ -76,18 +78,19 @@ impl Drop for OpenPersonWait {
     }
 }
 
-/// Looks on: called after each round of facts, with the execution that made them (0 = the one asked for).
+/// Observer that is called after each round of facts, with the index of its execution (0 = the
+/// requested one).
 pub type Observer = Box<dyn FnMut(usize, &Execution, &[Fact]) + Send>;
 
-/// Steers a running execution from outside.
+/// Handle that controls a running execution.
 #[derive(Clone, Debug)]
 pub struct Control {
     sender: mpsc::UnboundedSender<Message>,
 }
 
 impl Control {
-    /// Shows the execution, as it stands, to a function, and returns what the function makes of it. None once the execution
-    /// has ended.
+    /// Calls a function with the current execution, and returns its result. Returns `None` once the
+    /// execution has ended.
     pub async fn inspect<T: Send + 'static>(
         &self,
         inspect: impl FnOnce(&Execution) -> T + Send + 'static,
@@ -98,12 +101,13 @@ impl Control {
         receiver.await.ok()
     }
 
-    /// Gives the execution an input and waits for what it says. None once it has ended.
+    /// Passes an input to the execution and waits for its response. Returns `None` once it has
+    /// ended.
     pub async fn input(&self, input: EngineInput) -> Option<Result<(), InputRefusal>> {
         self.send(None, input).await
     }
 
-    /// Gives an input to this execution or to one of its sub-workflows.
+    /// Passes an input to this execution or to one of its sub-workflows.
     pub async fn input_to(&self, id: &ExecutionId, input: EngineInput) -> Option<Result<(), InputRefusal>> {
         self.send(Some(id.clone()), input).await
     }
@@ -115,7 +119,7 @@ impl Control {
     }
 }
 
-/// A look at the execution from outside.
+/// Function to call with the execution.
 struct Inspection(Box<dyn FnOnce(&Execution) + Send>);
 
 impl std::fmt::Debug for Inspection {
@@ -129,13 +133,14 @@ enum Message {
     Done(TaskKey, Result<TaskReply, Fault>),
     Progress(TaskKey, Value),
     Usage(TaskKey, Value),
-    /// A report of a question that an agent asks where it runs: its name, its number, and the question while it is open.
+    /// Report of a question at the agent's own terminal: its name, its number, and the question
+    /// while it is open.
     Wait(TaskKey, String, u64, Option<Arc<PersonWait>>),
     Command(Option<ExecutionId>, EngineInput, oneshot::Sender<Result<(), InputRefusal>>),
     Inspect(Inspection),
 }
 
-/// Runs one execution and its sub-workflows to the end.
+/// Driver that runs one execution and its sub-workflows to the end.
 pub struct Local {
     tree: ExecutionTree,
     world: World,
@@ -149,12 +154,12 @@ struct World {
     tasks: BTreeMap<TaskKey, CancellationToken>,
     /// Usage of attempts that are about to fail.
     usages: BTreeMap<TaskKey, Value>,
-    /// Calls of agents that have not returned.
+    /// Running calls of agents.
     calls: TaskTracker,
 }
 
 impl Local {
-    /// A driver with these workflows and agents.
+    /// Creates a driver with these workflows and agents.
     pub fn new(library: Arc<Library>, agents: Arc<dyn Agents>, observer: Observer) -> Self {
         let (sender, inbox) = mpsc::unbounded_channel();
         let world = World {
@@ -168,13 +173,14 @@ impl Local {
         Self { tree: ExecutionTree::new(library), world, inbox }
     }
 
-    /// A handle to steer it.
+    /// Returns a handle that controls it.
     pub fn control(&self) -> Control {
         Control { sender: self.world.sender.clone() }
     }
 
-    /// Runs to the end. Gives back the execution; `idle` is called when people are waited for and nothing else, with the
-    /// execution and the one that asks, which may be a sub-workflow. It returns whether to go on waiting.
+    /// Runs to the end and returns the execution. Calls `idle` when only people are waited for,
+    /// with the execution and the waiting one, which may be a sub-workflow; it returns whether to
+    /// continue waiting.
     pub async fn run(
         mut self,
         id: ExecutionId,
@@ -204,13 +210,14 @@ impl Local {
         for token in self.world.tasks.values() {
             token.cancel();
         }
-        // Agents that were told to stop tidy up: their programs must not outlive the caller.
+        // Cancelled agents clean up, because their programs must not outlive the caller.
         self.world.calls.close();
         let _ = tokio::time::timeout(STOP_TIMEOUT, self.world.calls.wait()).await;
         self.root().clone()
     }
 
-    /// No agent works, and the only timers are those of a person or of the execution itself.
+    /// Returns whether no agent is running, and the only timers are those of a person or of the
+    /// execution itself.
     fn waits_for_people(&self) -> bool {
         let only_people =
             |(_, waiting): (Time, OpenWait)| matches!(waiting.what, WaitingFor::Person(_) | WaitingFor::Wall);
@@ -243,7 +250,7 @@ impl Local {
                 let _ = self.tree.input(now(), key.run, input, &mut self.world);
             }
             Message::Usage(key, usage) => {
-                // Its end follows, also that of a cancelled attempt.
+                // The result follows, even of a cancelled attempt.
                 self.world.usages.insert(key, usage);
             }
             Message::Wait(TaskKey { run, act, attempt }, callee, number, wait) => {
@@ -284,7 +291,7 @@ impl Outside for World {
         let agent = call.ask.target.name().to_owned();
         let work = self.calls.spawn(self.agents.call(call, progress, cancel.clone()));
         let sender = self.sender.clone();
-        // A second task waits for the first, so that an agent that panics still answers.
+        // A second task waits for the first, so that an agent that panics still returns a result.
         tokio::spawn(async move {
             let result = work.await.unwrap_or_else(|error| {
                 warn!(%agent, %error, "the agent's task died");

@@ -18,21 +18,21 @@ use sinew_shard::{Library, Program};
 /// Behaviour of a stubbed agent.
 #[derive(Clone, Debug)]
 pub enum Stubbed {
-    /// It answers after so many milliseconds; on the way it says things.
+    /// It returns after `after` milliseconds, and reports progress in between.
     Answer {
-        /// Milliseconds from now.
+        /// Delay in milliseconds.
         after: Time,
-        /// The answer.
+        /// Result of the task.
         result: Result<TaskReply, Fault>,
-        /// Progress messages, each so many milliseconds from now.
+        /// Progress messages, each with its delay in milliseconds.
         progress: Vec<(Time, Value)>,
     },
-    /// It never answers.
+    /// It never responds.
     Silent,
 }
 
 impl Stubbed {
-    /// An answer at once.
+    /// Returns a result immediately.
     pub fn now(result: Result<TaskReply, Fault>) -> Self {
         Self::Answer { after: 0, result, progress: Vec::new() }
     }
@@ -40,24 +40,24 @@ impl Stubbed {
 
 /// Agents of a simulation.
 pub trait Stub {
-    /// A task arrived.
+    /// Called when a task is sent.
     fn call(&mut self, now: Time, call: &Call) -> Stubbed;
-    /// A task was given up.
+    /// Called when a task is cancelled.
     fn cancelled(&mut self, _now: Time, _call: &Call) {}
 }
 
-/// An operation of a person at a set time.
+/// Operation of a person at a set time.
 #[derive(Clone, Debug)]
 pub enum Signal {
-    /// Answers the person's node of this id (the only one that waits when none).
+    /// Answers the person's node with this id, or the only waiting one for `None`.
     Answer(Option<String>, PersonAnswer),
-    /// Ends the execution.
+    /// Cancels the execution.
     Cancel(String),
     /// Pauses it.
     Pause(String),
     /// Resumes it.
     Resume,
-    /// Retries what failed.
+    /// Retries the failed activations.
     Retry(RetryRequest),
 }
 
@@ -67,11 +67,11 @@ enum Event {
     Signal(Signal),
 }
 
-/// A simulation of one execution and its sub-workflows.
+/// Simulation of one execution and its sub-workflows.
 pub struct Sim<S> {
     tree: ExecutionTree,
     world: World<S>,
-    /// Signals that were refused, with why.
+    /// Rejected signals, with the reasons.
     pub refused: Vec<(Signal, InputRefusal)>,
     crashes: Vec<usize>,
     depth: u32,
@@ -82,14 +82,15 @@ struct World<S> {
     now: Time,
     seq: u64,
     queue: BTreeMap<(Time, u64), Event>,
-    /// Tasks an agent has seen: it answers a second delivery from memory, so it is not asked again.
+    /// Tasks that an agent has received: a second delivery gets the stored result, so the agent is
+    /// not called again.
     seen: BTreeSet<TaskKey>,
     calls: BTreeMap<TaskKey, Call>,
     facts: usize,
 }
 
 impl<S: Stub> Sim<S> {
-    /// A simulation with these workflows and agents. Time starts at 0.
+    /// Creates a simulation with these workflows and agents. Time starts at 0.
     pub fn new(library: Arc<Library>, stub: S) -> Self {
         let world = World {
             stub,
@@ -103,23 +104,25 @@ impl<S: Stub> Sim<S> {
         Self { tree: ExecutionTree::new(library), world, refused: Vec::new(), crashes: Vec::new(), depth: 0 }
     }
 
-    /// Loses all memory after the round that holds fact number `n` (counted from 1 over all executions).
+    /// Drops all state in memory after the round with fact number `n` (counted from 1 over all
+    /// executions).
     pub fn crash_after(&mut self, n: usize) {
         self.crashes.push(n);
         self.crashes.sort_unstable();
     }
 
-    /// Starts from so deep in a chain of calls.
+    /// Sets the start depth in a chain of calls.
     pub fn depth(&mut self, depth: u32) {
         self.depth = depth;
     }
 
-    /// Plans what a person does.
+    /// Schedules an operation of a person.
     pub fn signal(&mut self, at: Time, signal: Signal) {
         self.world.push(at, Event::Signal(signal));
     }
 
-    /// Starts the execution and goes on until nothing more can happen, or virtual time reaches `until`.
+    /// Starts the execution and runs until nothing more can happen, or virtual time reaches
+    /// `until`.
     pub fn run(&mut self, program: Program, input: Value, mode: ExecutionMode, until: Time) {
         let id = ExecutionId::of("sim", "sim", program.name());
         let (now, depth) = (self.world.now, self.depth);
@@ -127,7 +130,7 @@ impl<S: Stub> Sim<S> {
         self.go_on(until);
     }
 
-    /// Goes on until nothing more can happen, or virtual time reaches `until`.
+    /// Continues until nothing more can happen, or virtual time reaches `until`.
     pub fn go_on(&mut self, until: Time) {
         loop {
             self.crash_if_due();
@@ -137,7 +140,7 @@ impl<S: Stub> Sim<S> {
                 return;
             };
             self.world.now = self.world.now.max(next);
-            // Answers that arrive at a deadline arrive in time.
+            // Results at the time of a deadline are in time.
             if event.is_some_and(|at| at <= self.world.now) {
                 if let Some(((_, _), event)) = self.world.queue.pop_first() {
                     self.happen(event);
@@ -171,7 +174,8 @@ impl<S: Stub> Sim<S> {
         let _ = self.tree.input(now, run, input, &mut self.world);
     }
 
-    /// The input of a signal, and the execution that takes it: answers reach sub-workflows, too.
+    /// Returns the input of a signal, and the execution that receives it: answers reach
+    /// sub-workflows too.
     fn input_of(&self, signal: &Signal) -> Result<(usize, EngineInput), InputRefusal> {
         let input = match signal.clone() {
             Signal::Answer(node, answer) => {
@@ -198,7 +202,7 @@ impl<S: Stub> Sim<S> {
         }
     }
 
-    /// The execution that was asked for.
+    /// Returns the requested execution.
     ///
     /// # Panics
     /// Before [`Sim::run`].
@@ -206,27 +210,27 @@ impl<S: Stub> Sim<S> {
         &self.tree.runs()[0].execution
     }
 
-    /// All executions, sub-workflows included.
+    /// Returns all executions, including sub-workflows.
     pub fn executions(&self) -> impl Iterator<Item = &Execution> {
         self.tree.runs().iter().map(|run| &run.execution)
     }
 
-    /// Virtual time now.
+    /// Returns the current virtual time.
     pub fn now(&self) -> Time {
         self.world.now
     }
 
-    /// The stub, to look at what it recorded.
+    /// Returns the stub, for inspection.
     pub fn stub(&self) -> &S {
         &self.world.stub
     }
 
-    /// The stub, to take out what it recorded.
+    /// Returns the mutable stub.
     pub fn stub_mut(&mut self) -> &mut S {
         &mut self.world.stub
     }
 
-    /// Facts so far, over all executions.
+    /// Returns the number of facts so far, over all executions.
     pub fn facts(&self) -> usize {
         self.world.facts
     }
@@ -246,7 +250,7 @@ impl<S: Stub> Outside for World<S> {
         }
         let key = call.key;
         if call.ask.is_evaluation() {
-            // It takes no virtual time.
+            // Takes no virtual time.
             let reply = perform_evaluation(&call.ask);
             for line in reply.logs {
                 self.push(now, Event::Progress(key, LogLine { at: now, ..line }.to_progress()));

@@ -20,29 +20,29 @@ use crate::{
     worker_pool,
 };
 
-/// Longest time for the calls of a batch together, without their waits for a worker.
+/// Maximum time of all calls of a batch, excluding waits for a worker.
 const BATCH_TIMEOUT: Duration = Duration::from_mins(1);
-/// Most bytes that the results of a batch have together, as JSON.
+/// Maximum total size of the results of a batch, in bytes of JSON.
 const MAX_RESULT_BYTES: usize = 16 << 20;
 
-/// Functions to call, each over one of some values.
+/// Functions to call, each with one of the values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallBatch {
-    /// Values that functions are called with.
+    /// Arguments for the functions.
     pub values: Vec<Value>,
-    /// The calls, in the order of their outcomes.
+    /// Calls, in the order of their outcomes.
     pub calls: Vec<FunctionCall>,
 }
 
 /// One call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FunctionCall {
-    /// Text of the function.
+    /// Source of the function.
     pub source: String,
-    /// Which of the values it is called with.
+    /// Index of the argument in the values.
     pub value: usize,
-    /// Members of the argument that hold the value, each a path of names joined by dots; the empty path stands for the
-    /// members of the value. Without any, the value is the argument.
+    /// Fields of the argument that contain the value, each a path of names separated by dots; the
+    /// empty path adds the fields of the value itself. If empty, the value is the argument.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<String>,
 }
@@ -51,14 +51,14 @@ pub struct FunctionCall {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallOutcome {
-    /// The function's result.
+    /// Result of the function.
     Value(Value),
-    /// Why there is none.
+    /// Error of the call.
     Error(ScriptError),
 }
 
 impl FunctionCall {
-    /// Returns the argument of the call, made of one of the values of its batch.
+    /// Returns the argument of the call, created from one of the values of its batch.
     pub fn argument(&self, values: &[Value]) -> Result<Value, ScriptError> {
         let Some(value) = values.get(self.value) else {
             return Err(ScriptError::new(ScriptErrorKind::Value, "the value of a call is missing"));
@@ -97,12 +97,12 @@ impl FunctionCall {
 }
 
 impl CallBatch {
-    /// Reads a batch from its JSON.
+    /// Parses a batch from its JSON.
     pub fn read(json: &Value) -> Result<Self, serde_json::Error> {
         Self::deserialize(json)
     }
 
-    /// The batch as JSON.
+    /// Returns the batch as JSON.
     pub fn to_json(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
@@ -114,14 +114,14 @@ impl CallBatch {
         receiver.recv().unwrap_or_default()
     }
 
-    /// Performs the calls one after the other on threads of the workers; `done` is called there with all outcomes.
-    /// Owners take turns after each call.
+    /// Performs the calls in sequence on threads of the workers and calls `done` there with all
+    /// outcomes. Owners take turns after each call.
     pub fn submit(self, owner: u64, done: impl FnOnce(Vec<CallOutcome>) + Send + 'static) {
         self.resume(Vec::new(), owner, &PrintedText::default(), done);
     }
 
-    /// Performs the calls after those that have an outcome already, like [`CallBatch::submit`]. `done` is called with
-    /// the outcomes of all calls; `printed` takes the text that the functions print.
+    /// Performs the calls without an outcome, like [`CallBatch::submit`]. `done` receives the
+    /// outcomes of all calls; `printed` receives the text that the functions print.
     pub fn resume(
         self,
         outcomes: Vec<CallOutcome>,
@@ -147,7 +147,7 @@ impl CallBatch {
 }
 
 impl CallOutcome {
-    /// Bytes of the result as JSON; 0 for an error, whose texts are short.
+    /// Returns the size of the result in bytes of JSON; 0 for an error, whose strings are short.
     fn result_bytes(&self) -> usize {
         match self {
             Self::Value(value) => json_bytes(value),
@@ -155,18 +155,19 @@ impl CallOutcome {
         }
     }
 
-    /// Whether the call was not performed for want of a worker, so that it may be repeated.
+    /// Returns whether the call was not performed because no worker was available, so that it can
+    /// be retried.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Error(error) if error.kind == ScriptErrorKind::Unavailable)
     }
 
-    /// Reads outcomes from the JSON of a reply.
+    /// Parses outcomes from the JSON of a reply.
     pub fn read_all(json: &Value) -> Result<Vec<Self>, serde_json::Error> {
         Vec::deserialize(json)
     }
 }
 
-/// Counts the bytes of a value as JSON without building the text.
+/// Returns the size of a value in bytes of JSON without encoding it.
 fn json_bytes(value: &Value) -> usize {
     struct ByteCount(usize);
 
@@ -182,31 +183,31 @@ fn json_bytes(value: &Value) -> usize {
     }
 
     let mut count = ByteCount(0);
-    // Counting does not fail, and neither does writing a value.
+    // Neither counting nor serialising a value fails.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }
 
-/// A batch of which some calls have been performed.
+/// Batch in progress.
 struct RunningBatch {
     values: Arc<Vec<Value>>,
-    /// Bytes of the values as JSON.
+    /// Size of the values in bytes of JSON.
     value_bytes: usize,
     /// Calls without an outcome.
     calls: vec::IntoIter<FunctionCall>,
     outcomes: Vec<CallOutcome>,
-    /// Bytes of the results among the outcomes, as JSON.
+    /// Size of the results so far, in bytes of JSON.
     result_bytes: usize,
     owner: u64,
-    /// Takes the text that the functions print.
+    /// Receives the text that the functions print.
     printed: PrintedText,
-    /// Time that the calls took so far, without their waits for a worker.
+    /// Time of the calls so far, excluding waits for a worker.
     evaluated: Duration,
     done: Box<dyn FnOnce(Vec<CallOutcome>) + Send>,
 }
 
 impl RunningBatch {
-    /// Submits the next call, or hands over all outcomes.
+    /// Submits the next call, or returns all outcomes.
     fn advance(mut self) {
         if self.evaluated > BATCH_TIMEOUT {
             self.give_up(&ScriptError::new(ScriptErrorKind::Timeout, "the scripts took too long in all"));
@@ -235,7 +236,7 @@ impl RunningBatch {
             _ if self.result_bytes > MAX_RESULT_BYTES => {
                 Some(ScriptError::new(ScriptErrorKind::Value, "the results are too large in all"))
             }
-            // No later call would find a worker either.
+            // Later calls would not get a worker either.
             CallOutcome::Error(error) if outcome.is_unavailable() => Some(error.clone()),
             _ => None,
         };
@@ -249,7 +250,7 @@ impl RunningBatch {
         self.advance();
     }
 
-    /// Gives all calls without an outcome this error.
+    /// Sets this error as the outcome of all remaining calls.
     fn give_up(&mut self, error: &ScriptError) {
         self.outcomes.extend(self.calls.by_ref().map(|_| CallOutcome::Error(error.clone())));
     }

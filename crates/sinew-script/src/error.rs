@@ -1,18 +1,18 @@
-//! Errors of a script, with their position in the author's text.
+//! Errors of a script, with their position in the author's source.
 
 use serde::{Deserialize, Serialize};
 use sinew_codes as code;
 
-/// Which kind of failure; each has its own operator code.
+/// Kind of failure; each has its own operator code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ScriptErrorKind {
-    /// The text is not valid Python, or not of the expected form.
+    /// The source is not valid Python, or not of the expected form.
     Syntax,
     /// The code raised an exception.
     Runtime,
     /// The code ran longer than its limit.
     Timeout,
-    /// The code asked for more memory than its limit.
+    /// The code requested more memory than its limit.
     Memory,
     /// Calls nested deeper than the limit.
     Recursion,
@@ -20,33 +20,34 @@ pub enum ScriptErrorKind {
     TooLarge,
     /// An input or the result is not plain JSON data.
     Value,
-    /// The interpreter itself failed; a defect of ours, not of the author.
+    /// The interpreter itself failed: a defect of Sinew, not of the author's code.
     Internal,
-    /// The code ended the process it ran in.
+    /// The code terminated its worker process.
     WorkerEnded,
-    /// No worker was free or could be started; the script was not run.
+    /// No worker was available; the script was not run.
     Unavailable,
 }
 
-/// A script failed to compile or to evaluate. `line` and `column` start at 1 and refer to the author's text.
+/// Error of a script's compilation or evaluation. `line` and `column` start at 1 and refer to the
+/// author's source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct ScriptError {
-    /// Which kind of failure.
+    /// Kind of failure.
     pub kind: ScriptErrorKind,
-    /// Description; for Python exceptions the class and its text, `KeyError: name`.
+    /// Description; for Python exceptions the class and its message, `KeyError: name`.
     pub message: String,
     /// Class of the Python exception, if one was raised.
     pub exception: Option<String>,
-    /// Line in the author's text.
+    /// Line in the author's source.
     pub line: Option<u32>,
     /// Column in that line, in characters.
     pub column: Option<u32>,
-    /// That line of the author's text, shortened.
+    /// That line of the author's source, truncated.
     pub snippet: Option<String>,
 }
 
-/// Longest message and snippet, in characters: data from a run must not flood logs.
+/// Maximum length of a message or snippet, in characters: data from a run must not flood logs.
 const MAX_TEXT: usize = 300;
 
 impl ScriptError {
@@ -61,7 +62,8 @@ impl ScriptError {
         }
     }
 
-    /// Whether the code raised an exception of its own, which a caller may handle as such: it ran within its limits.
+    /// Returns whether the code raised an exception within its limits, which a caller may handle as
+    /// such.
     pub const fn is_raised(&self) -> bool {
         !matches!(
             self.kind,
@@ -73,7 +75,7 @@ impl ScriptError {
         )
     }
 
-    /// The operator code of this error.
+    /// Returns the operator code of this error.
     pub const fn code(&self) -> &'static str {
         match self.kind {
             ScriptErrorKind::Syntax => code::SCRIPT_NOT_VALID_PYTHON.as_str(),
@@ -90,7 +92,7 @@ impl ScriptError {
     }
 }
 
-/// The text cut to [`MAX_TEXT`] characters.
+/// Truncates a string to [`MAX_TEXT`] characters.
 pub(crate) fn shorten(text: &str) -> String {
     match text.char_indices().nth(MAX_TEXT) {
         Some((end, _)) => format!("{}…", &text[..end]),

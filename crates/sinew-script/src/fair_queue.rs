@@ -1,4 +1,4 @@
-//! Waiting requests, in lanes by the history of their owners.
+//! Queue of waiting requests, in lanes by the history of their owners.
 //!
 //! Owners with short evaluations wait in the quick lane, owners with a recent long one in the slow
 //! lane, and unknown owners in a lane between them. A worker of a lane takes no request of a slower
@@ -14,37 +14,39 @@ use serde_json::Value;
 
 use crate::{error::ScriptError, printed_text::PrintedText, request::EvaluationRequest};
 
-/// Most requests that wait for a worker.
+/// Maximum number of waiting requests.
 const MAX_WAITING: usize = 10_000;
-/// Most bytes of values that requests hold while they wait.
+/// Maximum total size of the values of waiting requests, in bytes.
 const MAX_WAITING_BYTES: usize = 256 << 20;
-/// Part of the limit of a script's running time above which its evaluation is a long one.
+/// Fraction of a script's time limit (1/n) above which its evaluation counts as long.
 const LONG_FRACTION: u32 = 5;
-/// Short evaluations in a row that bring an unknown owner into the quick lane.
+/// Number of consecutive short evaluations that move an unknown owner to the quick lane.
 const QUICK_STREAK: i32 = 3;
-/// Short evaluations in a row after a long one until its owner counts as unknown again.
+/// Number of consecutive short evaluations after a long one until its owner counts as unknown
+/// again.
 const PROBATION: i32 = 16;
-/// Owners whose records are kept in each of two generations.
+/// Maximum number of owner records in each of two generations.
 const MAX_RECORDS: usize = 10_000;
 
 pub(crate) type EvaluationResult = Result<Value, ScriptError>;
 
-/// A request that waits for a worker.
+/// Request that waits for a worker.
 pub(crate) struct WaitingRequest {
-    /// Builds the request when its turn comes, so that arguments do not fill the memory while they wait.
+    /// Builds the request when a worker is available, so that arguments of waiting requests use no
+    /// memory.
     pub(crate) build: Box<dyn FnOnce() -> Result<EvaluationRequest, ScriptError> + Send>,
-    /// Bytes of values that the request holds while it waits.
+    /// Size of the values that the request keeps while it waits, in bytes.
     pub(crate) held_bytes: usize,
-    /// Limit of the script's running time.
+    /// Time limit of the script.
     pub(crate) max_duration: Duration,
     pub(crate) submitted: Instant,
-    /// Takes the text that the script prints.
+    /// Receives the text that the script prints.
     pub(crate) printed: PrintedText,
-    /// Takes the result and the time that the evaluation took, without the wait for a worker.
+    /// Receives the result and the time of the evaluation, excluding the wait for a worker.
     pub(crate) done: Box<dyn FnOnce(EvaluationResult, Duration) + Send>,
 }
 
-/// A lane of the queue, quickest first.
+/// Lane of the queue, quickest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum QueueLane {
     Quick,
@@ -55,7 +57,7 @@ pub(crate) enum QueueLane {
 impl QueueLane {
     pub(crate) const ALL: [Self; 3] = [Self::Quick, Self::Unknown, Self::Slow];
 
-    /// The lane's name, as a worker is told it.
+    /// Returns the name of the lane in the arguments of a worker.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Quick => "quick",
@@ -76,7 +78,7 @@ struct OwnerRequests {
     held_bytes: usize,
 }
 
-/// Requests in the order in which workers take them.
+/// Waiting requests in the order of their evaluation.
 #[derive(Default)]
 pub(crate) struct FairQueue {
     /// Owners with requests, in the order of their turns in each lane.
@@ -100,25 +102,26 @@ impl FairQueue {
         own.requests.push_back(request);
     }
 
-    /// Takes out the next request for a worker of this lane, with its owner: from its own lane, else from the next
-    /// quicker one that has any.
+    /// Removes the next request for a worker of this lane, with its owner: from its own lane,
+    /// otherwise from the nearest quicker lane.
     pub(crate) fn pop(&mut self, worker: QueueLane) -> Option<(u64, WaitingRequest)> {
         let mut lanes = QueueLane::ALL.into_iter().rev().filter(|lane| *lane <= worker);
         let owner = lanes.find_map(|lane| self.turns[lane as usize].front().copied())?;
         self.take(owner, VecDeque::pop_front, true).map(|request| (owner, request))
     }
 
-    /// Takes out requests that are too many: newest ones of the owners that wait for most.
+    /// Removes the requests over the limits: the newest ones of the owners with the most.
     pub(crate) fn refuse(&mut self, newcomer: u64) -> Vec<WaitingRequest> {
         let mut refused = Vec::new();
-        // A single request may be as large as it likes: nothing else is waiting.
+        // A single request may be of any size, because nothing else is waiting.
         while self.length > MAX_WAITING || (self.held_bytes > MAX_WAITING_BYTES && self.length > 1) {
             refused.extend(self.refuse_newest(newcomer, self.length <= MAX_WAITING));
         }
         refused
     }
 
-    /// Takes out the newest request of the owner with the most, by bytes or by number; among equals, of the newcomer.
+    /// Removes the newest request of the owner with the most, by bytes or by number; among equals,
+    /// of the newcomer.
     fn refuse_newest(&mut self, newcomer: u64, by_bytes: bool) -> Option<WaitingRequest> {
         let weight = |own: &OwnerRequests| if by_bytes { own.held_bytes } else { own.requests.len() };
         let most = self.owners.iter().max_by_key(|(owner, own)| (weight(own), **owner == newcomer));
@@ -126,7 +129,7 @@ impl FairQueue {
         self.take(owner, VecDeque::pop_back, false)
     }
 
-    /// Takes a request of an owner. Ends the owner's turn if `takes_turn`.
+    /// Removes a request of an owner. Ends the owner's turn if `takes_turn`.
     fn take(
         &mut self,
         owner: u64,
@@ -154,7 +157,8 @@ impl FairQueue {
         Some(taken)
     }
 
-    /// Enters an evaluation in the record of its owner, whose waiting requests change lanes with it.
+    /// Records an evaluation of an owner, and moves the owner's waiting requests to the resulting
+    /// lane.
     pub(crate) fn record(&mut self, owner: u64, max_duration: Duration, cost: Duration) {
         let lane = self.records.enter(owner, cost > max_duration / LONG_FRACTION);
         if let Some(own) = self.owners.get_mut(&owner).filter(|own| own.lane != lane) {
@@ -165,12 +169,12 @@ impl FairQueue {
     }
 }
 
-/// How the latest evaluations of owners went. Owners without one for a long time are forgotten.
+/// Results of the latest evaluations of owners. Inactive owners are removed.
 #[derive(Default)]
 struct OwnerRecords {
-    /// Short evaluations in a row, up to [`QUICK_STREAK`]; below zero after a long one.
+    /// Number of consecutive short evaluations, up to [`QUICK_STREAK`]; negative after a long one.
     recent: HashMap<u64, i32>,
-    /// Records that have not been changed since `recent` was emptied.
+    /// Records that were not changed since `recent` was last emptied.
     older: HashMap<u64, i32>,
 }
 

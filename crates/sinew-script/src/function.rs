@@ -14,10 +14,11 @@ use crate::{
     worker_pool,
 };
 
-/// A Python function of one argument that was found to compile; cheap to clone, usable from many threads.
+/// Python function of one argument that compiles. Cheap to clone and usable from many threads.
 ///
-/// The text is a lambda, or a body whose first top-level function is called. `json` is in scope. Compiling and calling
-/// wait for a worker, so neither is for a thread that others wait for.
+/// The source is a lambda, or a body whose first top-level function is called. `json` is in scope.
+/// Compiling and calling block until a worker is available, so do not use them on threads that must
+/// not block.
 #[derive(Clone, Debug)]
 pub struct Function {
     text: Arc<FunctionText>,
@@ -38,7 +39,8 @@ impl Function {
         Ok(function)
     }
 
-    /// Takes a text for a function; the first call compiles it. Fails for a text that is too long or has no function.
+    /// Creates a function without compiling it; the first call does. Fails if the source is too
+    /// long or has no function.
     pub(crate) fn unchecked(source: &str, limits: Limits) -> Result<Self, ScriptError> {
         check_text(source, &limits)?;
         Ok(Self { text: Arc::new(FunctionText { source: source.to_owned(), limits }) })
@@ -49,12 +51,12 @@ impl Function {
         self.call_printing(argument, &PrintedText::default())
     }
 
-    /// Calls the function; `printed` takes the text that it prints, also if it fails.
+    /// Calls the function; `printed` receives the text that it prints, also if it fails.
     pub fn call_printing(&self, argument: &Value, printed: &PrintedText) -> Result<Value, ScriptError> {
         worker_pool::evaluate(self.request(argument.clone())?, printed)
     }
 
-    /// The request that calls the function.
+    /// Creates the request that calls the function.
     pub(crate) fn request(&self, argument: Value) -> Result<EvaluationRequest, ScriptError> {
         if !is_shallow(&argument, MAX_DEPTH) {
             let message = format!("a value is nested deeper than {MAX_DEPTH}");
@@ -63,7 +65,7 @@ impl Function {
         Ok(EvaluationRequest { function: Arc::clone(&self.text), action: EvaluationAction::Call(argument) })
     }
 
-    /// The name of the function that is called; `lambda` for a lambda.
+    /// Returns the name of the called function; `lambda` for a lambda.
     pub fn name(&self) -> &str {
         function_name(&self.text.source).unwrap_or("lambda")
     }

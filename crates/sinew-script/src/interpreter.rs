@@ -1,8 +1,8 @@
-//! The interpreter: compiles programs, caches them, and calls them.
+//! Interpreter: compiles programs, caches them, and calls them.
 //!
 //! Appended lines check the result *inside* the interpreter, where its limits apply: a list that
-//! contains itself twice, forty levels deep, is small inside the interpreter and would exhaust
-//! memory during conversion.
+//! contains itself twice, forty levels deep, is small inside the interpreter, but its conversion
+//! would exhaust memory.
 
 use std::{
     collections::HashMap,
@@ -26,33 +26,34 @@ use crate::{
     value::{object_of, value_of},
 };
 
-/// Names that begin like this belong to the lines around the author's text.
+/// Prefix of names in the lines around the author's source.
 const RESERVED_PREFIX: &str = "_sinew";
-/// The name of the function that takes the result; an exception raised in it is about the result.
+/// Name of the function that receives the result; an exception raised in it is about the result.
 const KEEPER_NAME: &str = "_sinew";
-/// Processor time for compiling, which is linear in a limited text.
+/// Processor time for compiling, which is linear in the limited source.
 pub(crate) const COMPILE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Processor time that one call may use beyond its limit before its worker ends itself.
+/// Processor time of a call beyond its limit before its worker exits.
 const CALL_GRACE: Duration = Duration::from_millis(100);
-/// Most bytes of program texts that are kept compiled.
+/// Maximum total size of cached program sources, in bytes.
 const MAX_CACHE_BYTES: usize = 1 << 20;
-/// Calls of one request that met the limit of wall time without having used as much processor time.
+/// Maximum number of calls of one request that exceed the wall time without using as much processor
+/// time.
 const MAX_STARVED_CALLS: u32 = 3;
 
-/// Sets the processor time after which the evaluation that runs now is given up.
+/// Limits the processor time of the current evaluation.
 pub(crate) trait CpuBudget {
     /// Allows this much processor time from now on.
     fn allow(&self, time: Duration);
 }
 
-/// A caller that cannot end an evaluation from outside: the interpreter's own limits must do.
+/// Budget for a caller that cannot abort an evaluation: only the interpreter's own limits apply.
 pub(crate) struct UnlimitedCpu;
 
 impl CpuBudget for UnlimitedCpu {
     fn allow(&self, _time: Duration) {}
 }
 
-/// Compiled programs by their text.
+/// Compiled programs by their source.
 #[derive(Default)]
 pub(crate) struct Interpreter {
     programs: HashMap<FunctionText, MontyRun>,
@@ -61,7 +62,7 @@ pub(crate) struct Interpreter {
 }
 
 impl Interpreter {
-    /// Compiles a program, and calls it if the request says so.
+    /// Compiles a program, and calls it if the request is a call.
     pub(crate) fn evaluate(
         &mut self,
         request: &EvaluationRequest,
@@ -70,7 +71,7 @@ impl Interpreter {
         self.printed.clear();
         let evaluated = catch_unwind(AssertUnwindSafe(|| self.run(request, budget)));
         evaluated.unwrap_or_else(|_| {
-            // The failure may have left a program half changed.
+            // The failure may have left a program in an inconsistent state.
             *self = Self::default();
             Err(ScriptError::new(ScriptErrorKind::Internal, "the script interpreter failed"))
         })
@@ -102,7 +103,7 @@ impl Interpreter {
     }
 }
 
-/// Why a text cannot be a function, as far as that shows without compiling it.
+/// Returns an error for source that cannot be a function, without compiling it.
 pub(crate) fn check_text(source: &str, limits: &Limits) -> Result<(), ScriptError> {
     if source.len() > limits.max_source {
         let message = format!("script of {} bytes is larger than {}", source.len(), limits.max_source);
@@ -115,7 +116,7 @@ pub(crate) fn check_text(source: &str, limits: &Limits) -> Result<(), ScriptErro
     function_name(source).map(drop)
 }
 
-/// The name of the function that a text is called by.
+/// Returns the name of the function to call.
 pub(crate) fn function_name(source: &str) -> Result<&str, ScriptError> {
     if is_lambda(source) {
         return Ok("lambda");
@@ -132,9 +133,10 @@ fn compile_function(source: &str, limits: &Limits) -> Result<MontyRun, ScriptErr
         limits.max_result
     );
     let prelude = prelude(source);
-    // The empty line ends whatever a trailing backslash would continue.
+    // The empty line ends a continuation by a trailing backslash.
     let code = if is_lambda(source) {
-        // Within other brackets the text must compile too; otherwise it is empty or closes our bracket.
+        // The source must compile in other brackets too; otherwise it is empty or closes the
+        // bracket around it.
         compile_text(format!("[1 if 1 else\n{source}\n]\n"), Vec::new())
             .map_err(|error| explain(&error, source, 1))?;
         format!("{prelude}_sinew_f = (\n{source}\n)\n\n{keeper}_sinew(_sinew_f, _sinew_input)\n")
@@ -146,13 +148,13 @@ fn compile_function(source: &str, limits: &Limits) -> Result<MontyRun, ScriptErr
         .map_err(|error| explain(&error, source, lines_before(source)))
 }
 
-/// Lines of ours before the author's text.
+/// Returns the number of lines before the author's source.
 fn lines_before(source: &str) -> u32 {
     if is_lambda(source) { 2 } else { 1 }
 }
 
-/// Returns our first line: it makes `json` available, and replaces `pow` with a modulus, the one operation whose
-/// time neither the clock nor the memory limit bounds.
+/// Returns the added first line: it imports `json`, and replaces `pow` with a modulus, the only
+/// operation whose time neither the clock nor the memory limit bounds.
 fn prelude(source: &str) -> String {
     let json = if source.contains("json") { "import json" } else { "" };
     let pow = if source.contains("pow") || !source.is_ascii() { "pow = lambda a, b: a ** b" } else { "" };
@@ -164,8 +166,9 @@ fn compile_text(code: String, inputs: Vec<String>) -> Result<MontyRun, MontyExce
     MontyRun::new(code, "script", inputs, CompileOptions::default())
 }
 
-/// Calls a program. The interpreter's limit is one of wall time: a call that met it with a part of the processor time only is
-/// repeated with twice the wall time, otherwise a workflow would fail because the machine was busy.
+/// Calls a program. The interpreter limits wall time: a call that exceeds it with less processor
+/// time is repeated with twice the wall time, otherwise a workflow would fail because the machine
+/// was busy.
 fn call_function(
     program: &MontyRun,
     text: &FunctionText,
@@ -175,7 +178,7 @@ fn call_function(
 ) -> Result<Value, ScriptError> {
     let limits = &text.limits;
     let mut starved_calls = 0_u32;
-    // A script that prints nothing is spared the interpreter's looks at the clock for a writer.
+    // Without output, the interpreter does not check the clock for a writer.
     let prints = text.source.contains("print");
     let object = loop {
         printed.clear();
@@ -210,12 +213,12 @@ fn call_function(
     }
 }
 
-/// Processor time of this thread so far.
+/// Returns the processor time of this thread.
 pub(crate) fn thread_time() -> Duration {
     duration_of(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// Processor time of this process so far.
+/// Returns the processor time of this process.
 pub(crate) fn process_time() -> Duration {
     duration_of(clock_gettime(ClockId::ProcessCPUTime))
 }
@@ -224,7 +227,7 @@ fn duration_of(time: rustix::time::Timespec) -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// The interpreter's exception in terms of the author's text.
+/// Converts the interpreter's exception to an error with positions in the author's source.
 fn explain(error: &MontyException, source: &str, lines_before: u32) -> ScriptError {
     let raised_by_keeper =
         error.traceback().last().is_some_and(|frame| frame.frame_name.as_deref() == Some(KEEPER_NAME));

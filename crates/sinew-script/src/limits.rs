@@ -6,24 +6,25 @@ use serde::{Deserialize, Serialize};
 
 /// Limits of one evaluation.
 ///
-/// `max_memory` bounds any single allocation that the interpreter accounts for (a repeated string, a huge power).
-/// A worker process bounds the rest: the sum of all allocations, and work that the interpreter cannot interrupt.
+/// `max_memory` limits any single allocation that the interpreter accounts for (a repeated string,
+/// a huge power). A worker process limits everything else: the sum of all allocations, and
+/// operations that the interpreter cannot interrupt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Limits {
-    /// Longest running time.
+    /// Maximum running time.
     pub max_duration: Duration,
-    /// Largest single allocation, in bytes.
+    /// Maximum size of a single allocation, in bytes.
     pub max_memory: usize,
-    /// Deepest nesting of calls and of values while working on them.
+    /// Maximum nesting of calls and of values.
     pub max_recursion: usize,
-    /// Longest source text, in bytes.
+    /// Maximum size of the source, in bytes.
     pub max_source: usize,
-    /// Largest result, in bytes of its JSON text.
+    /// Maximum size of the result, in bytes of JSON.
     pub max_result: usize,
 }
 
 impl Limits {
-    /// Limits of a function: 250 ms.
+    /// Returns the limits of a function: 250 ms.
     pub const fn function() -> Self {
         Self {
             max_duration: Duration::from_millis(250),

@@ -7,12 +7,13 @@ use std::{
 
 use monty_types::{MontyException, PrintWriterCallback};
 
-/// Most bytes that are kept of what one evaluation prints. Printing more is not an error: the rest is dropped.
+/// Maximum size of the kept text of one evaluation, in bytes. Printing more is not an error: the
+/// remainder is dropped.
 const MAX_PRINTED_BYTES: usize = 16 << 10;
-/// Last line of a text whose rest was dropped.
+/// Last line of a truncated text.
 const REST_DROPPED: &str = "(the rest that was printed is not kept)";
 
-/// The text that evaluations print. Clones share it.
+/// Text that evaluations print. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct PrintedText(Arc<Mutex<PrintBuffer>>);
 
@@ -21,13 +22,13 @@ impl PrintedText {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).append(text);
     }
 
-    /// Takes the text. A last line says so if some of it was dropped.
+    /// Takes the text. Its last line reports a truncation.
     pub fn take(&self) -> String {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// A text that stops to grow at its limit.
+/// Text that stops growing at its limit.
 #[derive(Debug, Default)]
 pub(crate) struct PrintBuffer {
     text: String,

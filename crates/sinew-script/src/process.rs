@@ -1,4 +1,4 @@
-//! The parent's side of a worker process: start, request, end.
+//! Parent side of a worker process: start, request, exit.
 
 use std::{
     io::{self, Read, Write},
@@ -20,25 +20,27 @@ use crate::{
     worker::{CPU_USED_UP_EXIT, WORKER_ARGUMENT},
 };
 
-/// Wall time a worker has beyond four times the limit of a script. Until then the worker's own watch on the
-/// processor time decides, so that a busy machine fails no script.
+/// Wall time of a worker beyond four times the limit of a script. Until then only the worker's own
+/// limit of processor time applies, so that a busy machine fails no script.
 const WALL_GRACE: Duration = Duration::from_secs(4);
-/// Bytes of an answer beyond the largest result: an error with its snippet, and a result that JSON writes longer.
+/// Size of a response beyond the maximum result, in bytes: an error with its snippet, and a result
+/// that JSON encodes longer.
 const MAX_RESPONSE_EXTRA_BYTES: usize = 1 << 20;
-/// Most bytes that are read of the last words of a worker.
+/// Maximum size of a worker's stderr that is read, in bytes.
 const MAX_STDERR_BYTES: u64 = 4 << 10;
 
-/// Signal of a kill, which the machine sends where memory runs out.
+/// Signal of a kill, which the system sends when memory is exhausted.
 const SIGKILL: i32 = 9;
 
-/// Why an exchange with a worker failed.
+/// Failure of an exchange with a worker.
 pub(crate) struct WorkerFailure {
     pub(crate) error: ScriptError,
-    /// The worker may have been ended by something other than the script: another worker may succeed.
+    /// Whether the cause may be something other than the script, so that another worker may
+    /// succeed.
     pub(crate) may_be_outside: bool,
 }
 
-/// A worker process that answers one request at a time.
+/// Worker process that handles one request at a time.
 pub(crate) struct WorkerProcess {
     child: Child,
     requests: ChildStdin,
@@ -47,8 +49,8 @@ pub(crate) struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts a worker: without environment, in the root directory, and not in the terminal's process group, so that
-    /// an interrupt meant for the parent does not end an evaluation.
+    /// Starts a worker without environment, in the root directory, and outside the terminal's
+    /// process group, so that an interrupt of the parent does not stop an evaluation.
     pub(crate) fn start(program: &Path, lane: QueueLane) -> io::Result<Self> {
         let mut child = Command::new(program)
             .arg(WORKER_ARGUMENT)
@@ -70,12 +72,13 @@ impl WorkerProcess {
         Ok(Self { child, requests, responses, last_words })
     }
 
-    /// The worker, unless it ended while it had nothing to do.
+    /// Returns the worker, unless it exited while idle.
     pub(crate) fn if_alive(mut self) -> Option<Self> {
         matches!(self.child.try_wait(), Ok(None)).then_some(self)
     }
 
-    /// Asks and waits for the answer. Without one, the worker cannot be used again: [`WorkerProcess::end`] says why.
+    /// Sends a request and waits for the response. After a failure the worker cannot be used again:
+    /// [`WorkerProcess::end`] returns the reason.
     pub(crate) fn exchange(&mut self, request: &EvaluationRequest) -> io::Result<EvaluationResponse> {
         let limits = &request.function.limits;
         let deadline = Instant::now() + limits.max_duration * 4 + WALL_GRACE;
@@ -88,14 +91,15 @@ impl WorkerProcess {
         read_frame(BeforeDeadline { pipe: &mut self.responses, deadline }, max_bytes)
     }
 
-    /// Ends the worker and says why the exchange with it failed.
+    /// Stops the worker and returns the reason why the exchange with it failed.
     pub(crate) fn end(mut self, failure: &io::Error, request: &EvaluationRequest) -> WorkerFailure {
         let timed_out = failure.kind() == io::ErrorKind::TimedOut;
         if failure.kind() == io::ErrorKind::FileTooLarge {
             let error = ScriptError::new(ScriptErrorKind::Value, "the argument or the result is too large");
             return WorkerFailure { error, may_be_outside: false };
         }
-        // The pipe closes before the process is gone; a kill in between would hide the worker's own exit code.
+        // The pipe closes before the process exits; an early kill would hide the worker's own exit
+        // code.
         let status = if timed_out { None } else { self.wait_for_exit() };
         let limit = request.function.limits.max_duration;
         let mut words = String::new();
@@ -111,7 +115,8 @@ impl WorkerProcess {
         } else if words.contains("overflowed its stack") {
             ScriptError::new(ScriptErrorKind::WorkerEnded, "script used all stack of its worker")
         } else {
-            // This process has not killed the worker yet. Only a request meets a broken pipe: the worker was dead before.
+            // This process has not killed the worker yet. A broken pipe on a request means that the
+            // worker exited before.
             may_be_outside = signal == Some(SIGKILL) || failure.kind() == io::ErrorKind::BrokenPipe;
             let message = match signal {
                 Some(signal) => format!("script ended its worker (signal {signal})"),
@@ -122,7 +127,7 @@ impl WorkerProcess {
         WorkerFailure { error, may_be_outside }
     }
 
-    /// Waits a moment for a process whose pipe is closed.
+    /// Waits briefly for the exit of a process whose pipe is closed.
     fn wait_for_exit(&mut self) -> Option<ExitStatus> {
         for _ in 0..200 {
             match self.child.try_wait() {
@@ -137,13 +142,13 @@ impl WorkerProcess {
 
 impl Drop for WorkerProcess {
     fn drop(&mut self) {
-        // A child that is neither killed nor waited for stays as a zombie.
+        // A child that is neither killed nor waited for remains a zombie.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A pipe that does not block, read and written until a deadline.
+/// Non-blocking pipe, read and written until a deadline.
 struct BeforeDeadline<'a, P> {
     pipe: &'a mut P,
     deadline: Instant,

@@ -1,4 +1,4 @@
-//! Requests to a worker and its answers, as frames of its protocol.
+//! Requests to a worker and its responses, as frames of its protocol.
 //!
 //! A frame is the length of its content (four bytes, little-endian), followed by JSON.
 
@@ -12,17 +12,17 @@ use serde_json::Value;
 
 use crate::{error::ScriptError, limits::Limits};
 
-/// Largest frame that a worker reads, in bytes.
+/// Maximum size of a frame that a worker reads, in bytes.
 pub(crate) const MAX_REQUEST_BYTES: usize = 32 << 20;
 
-/// The text of a function with its limits: what a compiled program is known by.
+/// Source of a function with its limits: the key of a compiled program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct FunctionText {
     pub(crate) source: String,
     pub(crate) limits: Limits,
 }
 
-/// A function, and what a worker does with it.
+/// Function, and the operation of a worker on it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct EvaluationRequest {
     pub(crate) function: Arc<FunctionText>,
@@ -32,13 +32,13 @@ pub(crate) struct EvaluationRequest {
 /// Operation of a worker on a function.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum EvaluationAction {
-    /// Compile it, to see whether it can be.
+    /// Compile it, to check whether it is valid.
     Compile,
     /// Call it with this argument.
     Call(Value),
 }
 
-/// Answer of a worker.
+/// Response of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct EvaluationResponse {
     pub(crate) result: Result<Value, ScriptError>,
@@ -47,11 +47,12 @@ pub(crate) struct EvaluationResponse {
     pub(crate) printed: String,
     /// Processor time of the evaluation.
     pub(crate) cpu_micros: u64,
-    /// The worker ends after this answer: it has grown, it has worked long enough, or the interpreter failed.
+    /// Whether the worker exits after this response: it has grown, has run long enough, or the
+    /// interpreter failed.
     pub(crate) retires: bool,
 }
 
-/// The bytes of a frame.
+/// Encodes a frame.
 pub(crate) fn encode_frame(content: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, content)?;
@@ -66,7 +67,7 @@ pub(crate) fn write_frame(mut writer: impl Write, content: &impl Serialize) -> i
     writer.flush()
 }
 
-/// Reads a frame of at most so many bytes.
+/// Reads a frame of at most `max_bytes` bytes.
 pub(crate) fn read_frame<T: DeserializeOwned>(mut reader: impl Read, max_bytes: usize) -> io::Result<T> {
     let mut length = [0; 4];
     reader.read_exact(&mut length)?;

@@ -1,8 +1,8 @@
-//! Analysis of the author's text without running it: which function to call.
+//! Analysis of the author's source without running it: selects the function to call.
 
-/// Name of the first function defined at top level: `def name(...)` or `name = lambda ...`.
-/// Text inside strings, brackets and comments does not count. Names that begin with an underscore are helpers; only a
-/// text without any other function is called by one.
+/// Returns the name of the first function at top level, a `def` or a `lambda` assigned to a name.
+/// Ignores strings, brackets and comments. Names with a leading underscore are helpers; one is
+/// called only if there is no other function.
 pub(crate) fn first_function(source: &str) -> Option<&str> {
     let mut scan = LineScan { rest: source, depth: 0 };
     let mut helper = None;
@@ -21,7 +21,7 @@ pub(crate) fn first_function(source: &str) -> Option<&str> {
     }
 }
 
-/// Whether the text begins with the keyword `lambda`.
+/// Returns whether the source starts with the keyword `lambda`.
 pub(crate) fn is_lambda(source: &str) -> bool {
     source.trim_start().strip_prefix("lambda").is_some_and(|rest| !rest.starts_with(is_name_char))
 }
@@ -45,14 +45,14 @@ fn is_name_char(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }
 
-/// Walks logical lines: strings, comments and brackets are skipped over.
+/// Iterates over logical lines, skipping strings, comments and brackets.
 struct LineScan<'a> {
     rest: &'a str,
     depth: usize,
 }
 
 impl LineScan<'_> {
-    /// Moves behind the next line break outside a string; false at the end of the text.
+    /// Moves past the next line break outside a string; returns false at the end of the source.
     fn next_line(&mut self) -> bool {
         while let Some(c) = self.rest.chars().next() {
             match c {
@@ -89,7 +89,7 @@ impl LineScan<'_> {
                 return;
             }
             match c {
-                // An open single-quoted string is a syntax error the compiler will report.
+                // An unclosed single-quoted string is a syntax error that the compiler reports.
                 '\n' if !is_triple => return,
                 '\\' => self.rest = &self.rest[1..],
                 _ => {}

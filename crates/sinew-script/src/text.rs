@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use monty_types::{FormatFloat, string_repr_fmt};
 use serde_json::{Number, Value};
 
-/// Python's `str()`: a string stays bare, everything else is written as [`python_repr`] does.
+/// Python's `str()`: a string without quotes, everything else as in [`python_repr`].
 pub fn python_str(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -21,7 +21,7 @@ pub fn python_repr(value: &Value) -> String {
     out
 }
 
-/// Python's truth: null, false, zero and everything empty are false.
+/// Python's truth value: null, false, zero and everything empty are false.
 pub fn python_truth(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -65,7 +65,7 @@ fn write_repr(value: &Value, out: &mut String) {
     }
 }
 
-// Writing to a String cannot fail, so the results below carry nothing.
+// Writing to a string cannot fail, so the results below are ignored.
 fn write_number(number: &Number, out: &mut String) {
     let _ = match number.as_f64() {
         Some(float) if number.is_f64() => write!(out, "{}", FormatFloat(float)),

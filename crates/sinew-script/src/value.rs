@@ -1,20 +1,20 @@
-//! JSON values to interpreter objects and back.
+//! Conversion of JSON values to interpreter objects and back.
 
 use monty_types::MontyObject;
 use serde_json::{Map, Number, Value};
 
 use crate::error::{ScriptError, ScriptErrorKind};
 
-/// Deepest nesting of a value on its way in or out. A value that deep is a mistake, and recursion over it
-/// would cost stack everywhere else.
+/// Maximum nesting of arguments and results. Deeper values are probably mistakes, and recursion
+/// over them would need more stack everywhere else.
 pub(crate) const MAX_DEPTH: usize = 100;
 
-/// A JSON value as the interpreter's object.
+/// Converts a JSON value to an interpreter object.
 pub(crate) fn object_of(value: &Value) -> Result<MontyObject, ScriptError> {
     to_object(value, MAX_DEPTH)
 }
 
-/// Whether the value is nested at most so many levels.
+/// Returns whether the value has at most `levels` levels.
 pub(crate) fn is_shallow(value: &Value, levels: usize) -> bool {
     match value {
         Value::Array(items) => levels > 0 && items.iter().all(|item| is_shallow(item, levels - 1)),
@@ -23,7 +23,8 @@ pub(crate) fn is_shallow(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// The interpreter's object as a JSON value: tuples become arrays; anything without a JSON form is an error.
+/// Converts an interpreter object to a JSON value: tuples become arrays; anything without a JSON
+/// form is an error.
 pub(crate) fn value_of(object: MontyObject) -> Result<Value, ScriptError> {
     to_value(object, MAX_DEPTH)
 }

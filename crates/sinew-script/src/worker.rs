@@ -1,7 +1,7 @@
-//! A worker: a process that evaluates scripts for its parent process.
+//! Worker: a process that evaluates scripts for its parent process.
 //!
-//! An evaluation may exhaust the memory, overflow the stack or run inside one operation that the
-//! interpreter cannot interrupt. In a separate process it ends only that process.
+//! An evaluation may exhaust the memory, overflow the stack or run a single operation that the
+//! interpreter cannot interrupt. In a separate process it terminates only that process.
 
 use std::{
     fs,
@@ -31,31 +31,32 @@ use crate::{
     worker_cores::WorkerCores,
 };
 
-/// First argument of a process that is to become a worker; the second is the name of its lane.
+/// First argument of a process that becomes a worker; the second is the name of its lane.
 pub(crate) const WORKER_ARGUMENT: &str = "__script-worker";
 /// First argument of a worker whose limits are set; the second is the name of its lane.
 const LIMITED_ARGUMENT: &str = "__script-worker-limited";
-/// Exit code of a worker that gave up its evaluation because the processor time was used up.
+/// Exit code of a worker that aborted its evaluation because it exceeded the processor time.
 pub(crate) const CPU_USED_UP_EXIT: i32 = 77;
 
-/// Bytes of heap and stacks a worker may have.
+/// Maximum size of a worker's heap and stacks, in bytes.
 const MAX_DATA_BYTES: u64 = 256 << 20;
-/// Bytes in memory above which a worker ends after its answer.
+/// Resident memory above which a worker exits after its response, in bytes.
 const RETIRE_BYTES: u64 = 96 << 20;
-/// Processor time of a worker that was left behind; a last resort.
+/// Maximum processor time of an orphaned worker; a last resort.
 const MAX_CPU_SECONDS: u64 = 600;
-/// Processor time after which a worker ends after its answer, well before the last resort.
+/// Processor time after which a worker exits after its response, well before the last resort.
 const RETIRE_CPU: Duration = Duration::from_mins(5);
-/// Stack of the thread that evaluates: the interpreter recurses on it.
+/// Stack size of the evaluating thread, on which the interpreter recurses.
 const STACK_BYTES: usize = 16 << 20;
-/// How often a worker looks at the processor time of an evaluation.
+/// Interval at which a worker checks the processor time of an evaluation.
 const CPU_POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-/// Processor time after which an evaluation leaves a core to others.
+/// Processor time after which an evaluation leaves a core free.
 const LONG_CPU: Duration = Duration::from_millis(10);
 
-/// Becomes a worker if the process was started as one; call this first in `main`. None: it was not.
+/// Runs a worker if the process was started as one; call this first in `main`. Returns `None`
+/// otherwise.
 ///
-/// A worker reads requests from stdin until its parent is gone.
+/// A worker reads requests from stdin until its parent exits.
 pub fn run_worker() -> Option<ExitCode> {
     let argument = std::env::args_os().nth(1)?;
     let lane = || std::env::args().nth(2).and_then(|name| QueueLane::of(&name)).unwrap_or(QueueLane::Unknown);
@@ -67,12 +68,13 @@ pub fn run_worker() -> Option<ExitCode> {
     Some(if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Sets the limits of this process and starts it again, so that they hold from its first allocation on: an allocator
-/// that has reserved memory beforehand would not feel them.
+/// Sets the limits of this process and restarts it, so that they apply from its first allocation:
+/// an allocator with reserved memory would not be limited.
 fn limit_and_restart(lane: QueueLane) -> io::Result<()> {
     use std::os::unix::process::CommandExt as _;
 
-    // Where memory runs out, the machine ends a worker and not its parent. A machine without this file has no such choice.
+    // When memory is exhausted, the kernel kills a worker and not its parent. Systems without this
+    // file have no such setting.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
     let _ = rustix::process::nice(niceness(lane));
     for (resource, limit) in [
@@ -86,8 +88,8 @@ fn limit_and_restart(lane: QueueLane) -> io::Result<()> {
     Err(Command::new(this_executable()).arg(LIMITED_ARGUMENT).arg(lane.name()).exec())
 }
 
-/// Added to the number of the scheduling priority of a lane's workers: scripts give way to the process
-/// that they work for, and long ones to short ones.
+/// Returns the niceness of a lane's workers: scripts yield to the process that they work for, and
+/// long ones to short ones.
 fn niceness(lane: QueueLane) -> i32 {
     match lane {
         QueueLane::Quick => 5,
@@ -96,7 +98,7 @@ fn niceness(lane: QueueLane) -> i32 {
     }
 }
 
-/// The executable of this process. On Linux it is found even if its file was replaced.
+/// Returns the executable of this process. On Linux it is found even if its file was replaced.
 pub(crate) fn this_executable() -> std::path::PathBuf {
     let link = "/proc/self/exe";
     if cfg!(target_os = "linux") && fs::exists(link).unwrap_or(false) {
@@ -105,7 +107,7 @@ pub(crate) fn this_executable() -> std::path::PathBuf {
     std::env::current_exe().unwrap_or_default()
 }
 
-/// Processor time at which the evaluation that runs now is given up, in microseconds; 0 while nothing runs.
+/// Processor time at which the current evaluation is aborted, in microseconds; 0 if nothing runs.
 #[derive(Default)]
 struct CpuDeadline(AtomicU64);
 
@@ -134,17 +136,19 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Reads requests and watches the evaluation of each; ends with the parent.
+/// Reads requests and monitors the evaluation of each; exits with the parent.
 fn serve_requests(lane: QueueLane) -> io::Result<()> {
-    // Only the three standard files are open, and one more while the process looks at its size.
+    // Only the three standard files are open, and one more while the process reads its own size.
     setrlimit(Resource::Nofile, Rlimit { current: Some(8), maximum: Some(8) })?;
-    // The parent reads stderr only when the worker has ended: messages of panics would fill the pipe before.
+    // The parent reads stderr only after the worker has exited: panic messages would fill the pipe
+    // before.
     std::panic::set_hook(Box::new(|_| {}));
     let deadline = Arc::new(CpuDeadline::default());
     let (requests, queue) = channel();
     let cores = Arc::new(WorkerCores::default());
     let (budget, own_cores) = (Arc::clone(&deadline), Arc::clone(&cores));
-    // Scripts of unknown owners may be long ones: all cores are for those with a record of short ones.
+    // Scripts of unknown owners may be long: only owners with a record of short ones may use all
+    // cores.
     let is_restricted = lane != QueueLane::Quick;
     let evaluate = move || {
         own_cores.enter();
@@ -156,14 +160,15 @@ fn serve_requests(lane: QueueLane) -> io::Result<()> {
     loop {
         let parent = stdin();
         let wait = deadline.is_set().then_some(&CPU_POLL_INTERVAL);
-        // While an evaluation runs, the parent sends nothing: stdin is readable when the parent is gone.
+        // The parent sends nothing during an evaluation, so a readable stdin means that the parent
+        // has exited.
         if poll(&mut [PollFd::new(&parent, PollFlags::IN)], wait)? > 0 {
             let request = match read_frame::<EvaluationRequest>(parent.lock(), MAX_REQUEST_BYTES) {
                 Ok(request) => request,
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 Err(error) => return Err(error),
             };
-            // Before the evaluation begins: it sets and clears its own deadline.
+            // Before the evaluation starts, because it sets and clears its own deadline.
             deadline.allow(COMPILE_TIMEOUT);
             began = process_time();
             cores.leave_one(is_restricted);
@@ -193,12 +198,12 @@ fn evaluate_requests(queue: &Receiver<EvaluationRequest>, budget: &CpuDeadline) 
     }
 }
 
-/// Whether the interpreter failed, so that nothing in this process is to be relied on.
+/// Returns whether the interpreter failed, after which this process is unreliable.
 fn has_failed_interpreter(result: &Result<Value, ScriptError>) -> bool {
     matches!(result, Err(error) if error.kind == ScriptErrorKind::Internal)
 }
 
-/// Bytes of this process in memory; 0 where that cannot be read.
+/// Returns the resident memory of this process in bytes; 0 if it cannot be read.
 fn resident_bytes() -> u64 {
     let read = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = read.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! The cores that an evaluation may use: long evaluations leave one core free.
 //!
-//! A thread that wakes up on a busy core waits for a few milliseconds, whatever the two priorities
-//! are. If long evaluations kept every core busy, each step of each short evaluation, and of the
-//! requesting process, would wait in this way.
+//! A thread that wakes up on a busy core waits for a few milliseconds, regardless of the two
+//! priorities. If long evaluations occupied every core, each step of each short evaluation, and of
+//! the requesting process, would be delayed in this way.
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::WorkerCores;
@@ -22,7 +22,7 @@ mod linux {
         thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity},
     };
 
-    /// The cores that the thread which evaluates may use.
+    /// Cores that the evaluating thread may use.
     #[derive(Default)]
     pub(crate) struct WorkerCores {
         chosen: OnceLock<CoreSets>,
@@ -32,12 +32,12 @@ mod linux {
     struct CoreSets {
         evaluator: Pid,
         all: CpuSet,
-        /// All but the first, so that every process leaves the same one.
+        /// All but the first, so that every process leaves the same core free.
         all_but_one: CpuSet,
     }
 
     impl WorkerCores {
-        /// Notes the calling thread as the one that evaluates. On one core there is no choice.
+        /// Registers the calling thread as the evaluating one. Has no effect on a single core.
         pub(crate) fn enter(&self) {
             let Ok(all) = sched_getaffinity(None) else { return };
             let first = (0..CpuSet::MAX_CPU).find(|core| all.is_set(*core)).filter(|_| all.count() > 1);
@@ -48,11 +48,11 @@ mod linux {
             }
         }
 
-        /// Lets the evaluation use all cores but one from now on, or all of them again.
+        /// Restricts the evaluation to all cores but one, or removes the restriction.
         pub(crate) fn leave_one(&self, is_restricted: bool) {
             let Some(CoreSets { evaluator, all, all_but_one }) = self.chosen.get() else { return };
             if self.is_restricted.swap(is_restricted, Ordering::SeqCst) != is_restricted {
-                // Where this is not permitted, the machine shares its cores as it likes.
+                // If this is not permitted, the system schedules as usual.
                 let _ = sched_setaffinity(Some(*evaluator), if is_restricted { all_but_one } else { all });
             }
         }
@@ -82,7 +82,7 @@ mod linux {
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere {
-    /// Other systems have no such choice.
+    /// Other systems do not support this.
     #[derive(Default)]
     pub(crate) struct WorkerCores;
 

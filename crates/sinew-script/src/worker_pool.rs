@@ -1,4 +1,4 @@
-//! A pool of threads that evaluate scripts, each with its own worker process.
+//! Pool of threads that evaluate scripts, each with its own worker process.
 //!
 //! [`FairQueue`] assigns requests to threads: short scripts do not wait for long ones, and owners
 //! take turns.
@@ -21,11 +21,11 @@ use crate::{
     worker::this_executable,
 };
 
-/// Longest wait for a worker.
+/// Maximum wait for a worker.
 const MAX_WAIT: Duration = Duration::from_secs(30);
-/// Limit of running time above which a script does not share workers with short ones.
+/// Time limit above which a script does not share workers with short ones.
 const LONG_DURATION: Duration = Duration::from_secs(1);
-/// Stack of a thread that evaluates in this process.
+/// Stack size of a thread that evaluates in this process.
 const STACK_BYTES: usize = 16 << 20;
 
 /// Threads that share a queue.
@@ -35,40 +35,43 @@ struct WorkerPool {
     filled: Condvar,
 }
 
-/// The requests of a pool, and its threads.
+/// Requests of a pool, and its threads.
 #[derive(Default)]
 struct PoolQueue {
     requests: FairQueue,
-    /// Threads in each lane.
+    /// Number of threads in each lane.
     threads: [usize; 3],
 }
 
-/// The executable that becomes a worker; without one, scripts are evaluated in this process.
+/// Executable of the workers; without one, scripts are evaluated in this process.
 static WORKER_PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Makes this process evaluate every script in worker processes, which are started from `program`: an executable whose
-/// `main` begins with [`run_worker`](crate::run_worker). Call it once, before the first script is compiled.
+/// Makes this process evaluate every script in worker processes, which are started from `program`:
+/// an executable whose `main` first calls [`run_worker`](crate::run_worker). Call it once, before
+/// the first script is compiled.
 ///
-/// A process that does not call this evaluates scripts itself: a script can then end it.
+/// Without this call a process evaluates scripts itself, and a script can terminate it.
 pub fn use_worker_program(program: impl Into<PathBuf>) {
     let _ = WORKER_PROGRAM.set(program.into());
 }
 
-/// Makes this process evaluate every script in worker processes, which are started from its own executable.
+/// Makes this process evaluate every script in worker processes, which are started from its own
+/// executable.
 pub fn use_worker_processes() {
     use_worker_program(this_executable());
 }
 
-/// Evaluates a request and waits for the result. `printed` takes the text that the script prints.
+/// Evaluates a request and waits for the result. `printed` receives the text that the script
+/// prints.
 pub(crate) fn evaluate(request: EvaluationRequest, printed: &PrintedText) -> EvaluationResult {
-    // Texts take turns: one that is called over and over does not hold up the others.
+    // Sources take turns: repeated calls of one do not delay the others.
     static OWNER_HASH: OnceLock<RandomState> = OnceLock::new();
     let owner = OWNER_HASH.get_or_init(RandomState::new).hash_one(&request.function.source);
     let (sender, receiver) = mpsc::sync_channel(1);
     let waiting = WaitingRequest {
         max_duration: request.function.limits.max_duration,
         build: Box::new(move || Ok(request)),
-        // The caller waits, so there are no more of these than threads.
+        // The caller blocks, so there are at most as many of these as threads.
         held_bytes: 0,
         submitted: Instant::now(),
         printed: printed.clone(),
@@ -78,8 +81,9 @@ pub(crate) fn evaluate(request: EvaluationRequest, printed: &PrintedText) -> Eva
     receiver.recv().unwrap_or_else(|_| Err(unavailable("no worker took the script")))
 }
 
-/// Queues a request for its owner. `build` is called when a worker is free, `done` on the same thread. Without room,
-/// `done` of the owner that waits for most is called at once.
+/// Queues a request for its owner. `build` is called when a worker is available, `done` on the same
+/// thread. If the queue is full, `done` of the owner with the most waiting requests is called
+/// immediately.
 pub(crate) fn submit(owner: u64, request: WaitingRequest) {
     // One pool for short scripts and one for long ones.
     static POOLS: OnceLock<[Arc<WorkerPool>; 2]> = OnceLock::new();
@@ -101,14 +105,15 @@ impl WorkerPool {
         queue.requests.push(owner, request);
         let refused = queue.requests.refuse(owner);
         drop(queue);
-        // Not every thread may take it.
+        // Some threads may not take it.
         self.filled.notify_all();
         for refused in refused {
             (refused.done)(Err(unavailable("too many scripts wait for a worker")), Duration::ZERO);
         }
     }
 
-    /// Starts the threads that are missing; they last as long as the process. False: a lane has none.
+    /// Starts the missing threads, which run as long as the process. Returns false if a lane has
+    /// none.
     fn start_threads(self: &Arc<Self>, queue: &mut PoolQueue) -> bool {
         for (lane, threads) in QueueLane::ALL.into_iter().zip(&mut queue.threads) {
             while *threads < worker_count() {
@@ -124,11 +129,12 @@ impl WorkerPool {
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolQueue> {
-        // Every critical section moves whole requests, so the queue behind a poisoned lock is sound.
+        // Every critical section moves whole requests, so the queue is consistent even if the lock
+        // is poisoned.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Evaluates one request after another.
+    /// Evaluates requests in sequence.
     fn serve(&self, lane: QueueLane) {
         let mut evaluator = Evaluator::new(lane);
         loop {
@@ -150,7 +156,7 @@ impl WorkerPool {
                 self.lock().requests.record(owner, next.max_duration, cost);
                 result
             });
-            // Requests of the owner may have come into the lane of a thread that waits.
+            // Requests of the owner may have moved to the lane of a waiting thread.
             self.filled.notify_all();
             (next.done)(result, started.elapsed());
             evaluator.warm_up();
@@ -158,7 +164,7 @@ impl WorkerPool {
     }
 }
 
-/// Workers of each lane of a pool.
+/// Returns the number of workers of each lane.
 fn worker_count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| thread::available_parallelism().map_or(2, |count| count.get().clamp(2, 4)))
@@ -166,7 +172,7 @@ fn worker_count() -> usize {
 
 /// Evaluates requests for one thread of a pool.
 enum Evaluator {
-    /// In a worker process, which is replaced after a request it did not survive.
+    /// In a worker process, which is replaced after a request that terminated it.
     Process { program: PathBuf, lane: QueueLane, worker: Option<WorkerProcess> },
     /// In this process.
     Here(Interpreter),
@@ -180,8 +186,9 @@ impl Evaluator {
         }
     }
 
-    /// Evaluates a request; once more if something outside may have ended the worker. Returns the processor time too:
-    /// the longest there is for a request that ended its worker.
+    /// Evaluates a request, and retries once if something other than the script may have terminated
+    /// the worker. Also returns the processor time: the maximum for a request that terminated its
+    /// worker.
     fn evaluate(
         &mut self,
         request: &EvaluationRequest,
@@ -227,7 +234,7 @@ impl Evaluator {
         }
     }
 
-    /// Replaces a worker that has ended, so that the next request need not wait for its start.
+    /// Replaces a terminated worker, so that the next request does not wait for its start.
     fn warm_up(&mut self) {
         if let Self::Process { program, lane, worker: worker @ None } = self {
             *worker = WorkerProcess::start(program, *lane).ok();
@@ -281,7 +288,8 @@ mod tests {
         assert!(took < started.elapsed() / 2, "{took:?} of {:?}", started.elapsed());
     }
 
-    /// However many scripts without an end wait and run, one with a good record waits for none of them.
+    /// A script with a good record waits for none of the endless scripts, regardless of their
+    /// number.
     #[test]
     fn long_scripts_of_any_number_do_not_delay_a_short_one() {
         let pool = Arc::new(WorkerPool::default());
@@ -293,7 +301,7 @@ mod tests {
         for _ in 0..3 {
             innocent(&pool).unwrap();
         }
-        // Each of these keeps its thread until this test lets go of it.
+        // Each of these occupies its thread until this test releases it.
         let (begun, begins) = mpsc::channel();
         let (let_go, goes_on) = mpsc::channel::<()>();
         let goes_on = Arc::new(Mutex::new(goes_on));
@@ -320,8 +328,8 @@ mod tests {
         drop(let_go);
     }
 
-    /// Evaluates with a worker that kills itself as often as `deaths` says, then answers 7. Returns the result and the
-    /// number of workers that were started.
+    /// Evaluates with a worker that kills itself `deaths` times and then returns 7. Returns the
+    /// result and the number of started workers.
     fn evaluate_with_deaths(deaths: usize) -> (EvaluationResult, usize) {
         use std::os::unix::fs::PermissionsExt as _;
 
@@ -329,7 +337,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let (program, starts) = (folder.join("worker"), folder.join("starts"));
         let shown = starts.display();
-        // The answer has 50 bytes: octal 62.
+        // The response has 50 bytes: octal 62.
         let script = format!(
             "#!/bin/sh\necho >> '{shown}'\nhead -c 4 > /dev/null\n[ $(wc -l < '{shown}') -gt {deaths} ] || kill -9 $$\n\
              printf '\\062\\000\\000\\000{{\"result\":{{\"Ok\":7}},\"cpu_micros\":9,\"retires\":false}}'\nsleep 1\n"

@@ -1,18 +1,18 @@
-//! Findings in a file, with their positions: one type for all checks, rendered elsewhere.
+//! Findings in a file, with their positions: one type for all checks; other modules render it.
 
 use crate::{Sources, Span};
 
-/// How bad it is: an error stops the file from being used, a warning does not.
+/// Severity of a finding: an error makes the file unusable, a warning does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The file cannot be used.
     Error,
-    /// The file can be used, but probably does not do what was meant.
+    /// The file can be used, but probably does not do what its author intended.
     Warning,
 }
 
 impl Severity {
-    /// `error` or `warning`.
+    /// Returns `error` or `warning`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -26,29 +26,29 @@ impl Severity {
 pub struct Diagnostic {
     /// Error or warning.
     pub severity: Severity,
-    /// The operator code, `SINEW-NNNN`; `sinew explain` has a page for each.
+    /// Operator code, `SINEW-NNNN`; `sinew explain` has a page for each.
     pub code: &'static str,
-    /// The dialect's own code, such as `UNBOUNDED_CYCLE`.
+    /// Code of the dialect, such as `UNBOUNDED_CYCLE`.
     pub sub_code: Option<String>,
-    /// The dialect that `sub_code` belongs to, such as `sweny`.
+    /// Dialect that `sub_code` belongs to, such as `sweny`.
     pub dialect: Option<String>,
     /// One line, lower case, no full stop, no values that could be secret.
     pub message: String,
-    /// Where; `None` where no single place is to blame.
+    /// Position of the finding; `None` if it has no single position.
     pub span: Option<Span>,
-    /// Advice on how to mend it.
+    /// Advice on the fix.
     pub hint: Option<String>,
-    /// Other places that explain this one, each with a short text.
+    /// Related positions, each with a short explanation.
     pub related: Vec<(Span, String)>,
 }
 
 impl Diagnostic {
-    /// An error without a place yet.
+    /// Creates an error without a position.
     pub fn error(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Severity::Error, code, message.into())
     }
 
-    /// A warning without a place yet.
+    /// Creates a warning without a position.
     pub fn warning(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Severity::Warning, code, message.into())
     }
@@ -66,35 +66,35 @@ impl Diagnostic {
         }
     }
 
-    /// Sets the place. A span without a file (line 0) counts as no place.
+    /// Sets the position. A span without a file (line 0) counts as no position.
     #[must_use]
     pub fn at(mut self, span: Span) -> Self {
         self.span = (span.line > 0).then_some(span);
         self
     }
 
-    /// Sets the advice.
+    /// Sets the hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Sets the dialect's own code.
+    /// Sets the code of the dialect.
     #[must_use]
     pub fn sub_code(mut self, sub_code: impl Into<String>) -> Self {
         self.sub_code = Some(sub_code.into());
         self
     }
 
-    /// Sets the dialect that the sub code belongs to.
+    /// Sets the dialect of the sub code.
     #[must_use]
     pub fn dialect(mut self, dialect: impl Into<String>) -> Self {
         self.dialect = Some(dialect.into());
         self
     }
 
-    /// Adds a place that explains this one.
+    /// Adds a related position.
     #[must_use]
     pub fn related(mut self, span: Span, text: impl Into<String>) -> Self {
         self.related.push((span, text.into()));
@@ -102,48 +102,48 @@ impl Diagnostic {
     }
 }
 
-/// All findings about one document, with the texts to show them in.
+/// All findings about one document, with the files to show them in.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
-    /// The files that the spans point into.
+    /// Files that the spans refer to.
     pub sources: Sources,
-    /// The findings, in the order they were made until [`Diagnostics::sort`].
+    /// Findings, in the order of insertion until [`Diagnostics::sort`].
     pub items: Vec<Diagnostic>,
 }
 
 impl Diagnostics {
-    /// No findings yet about these files.
+    /// Creates an empty list of findings for these files.
     pub fn new(sources: Sources) -> Self {
         Self { sources, items: Vec::new() }
     }
 
-    /// Adds one finding.
+    /// Adds a finding.
     pub fn push(&mut self, item: Diagnostic) {
         self.items.push(item);
     }
 
-    /// Whether any finding is an error.
+    /// Returns whether any finding is an error.
     pub fn has_errors(&self) -> bool {
         self.errors() > 0
     }
 
-    /// How many findings are errors.
+    /// Returns the number of errors.
     pub fn errors(&self) -> usize {
         self.items.iter().filter(|item| item.severity == Severity::Error).count()
     }
 
-    /// How many findings are warnings.
+    /// Returns the number of warnings.
     pub fn warnings(&self) -> usize {
         self.items.len() - self.errors()
     }
 
-    /// Whether there is nothing to say.
+    /// Returns whether there are no findings.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Orders by place (findings without one first), then errors before warnings, then code.
-    /// Findings that agree in all of that keep their order; exact repetitions are dropped.
+    /// Sorts by position (findings without one first), then errors before warnings, then code. The
+    /// sort is stable; exact duplicates are dropped.
     pub fn sort(&mut self) {
         self.items.sort_by_key(|item| {
             let place = item.span.map(|span| (span.file, span.line, span.column));
@@ -152,7 +152,7 @@ impl Diagnostics {
         self.items.dedup();
     }
 
-    /// Names the dialect on every finding that has a sub code and no dialect yet.
+    /// Sets the dialect of every finding that has a sub code and no dialect.
     pub fn set_dialect(&mut self, dialect: &str) {
         for item in self.items.iter_mut().filter(|item| item.sub_code.is_some()) {
             item.dialect.get_or_insert_with(|| dialect.to_owned());

@@ -1,7 +1,7 @@
 //! `${NAME}` and `${NAME, default}` in values.
 //!
 //! Substitution works on scalars after parsing, so a variable can never add keys or structure.
-//! `$${NAME}` results in the text `${NAME}`; braces around anything except a name do not change.
+//! `$${NAME}` results in the string `${NAME}`; braces around anything except a name are unchanged.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use sinew_codes as code;
 
-/// First words of variables that configure the connection of a process. Files never read these variables.
+/// First words of variables that configure the connection of a process. Files cannot read these
+/// variables.
 const RESERVED_FIRST_WORDS: [&str; 2] = ["NATS", "SINEW"];
 /// Parts of a name that mark the value of a variable as secret.
 const SECRET_PARTS: [&str; 6] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
@@ -34,23 +35,23 @@ const SECRET_WORDS: [&str; 17] = [
     "JWT",
 ];
 
-/// Treatment of `${NAME}` in the texts of a file.
+/// Treatment of `${NAME}` in the strings of a file.
 #[derive(Clone, Copy)]
 pub enum Variables<'a> {
-    /// Texts arrive as written.
+    /// Strings are kept as written.
     Kept,
-    /// The lookup answers for each name.
+    /// The lookup returns the result for each name.
     Replaced(&'a dyn Fn(&str) -> Variable),
 }
 
-/// Answer of a lookup for the name in one `${NAME}`.
+/// Result of a lookup for the name in one `${NAME}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Variable {
-    /// The value takes the place of the reference.
+    /// The value replaces the reference.
     Value(String),
-    /// The value is secret: the reference stays in the text, and an agent resolves it at the call.
+    /// The value is secret: the reference is kept, and an agent resolves it at the call.
     Secret,
-    /// The variable may be read and is not set.
+    /// The variable is allowed, but not set.
     Unset,
     /// The name is not on the allow-list.
     NotAllowed,
@@ -58,31 +59,33 @@ pub enum Variable {
     Reserved,
 }
 
-/// Tells whether files may never read a variable, even when it is on an allow-list: `NATS_*` and `SINEW_*`.
+/// Returns whether files can never read a variable, even if it is on an allow-list: `NATS_*` and
+/// `SINEW_*`.
 pub fn is_reserved_variable(name: &str) -> bool {
     name.split_once('_')
         .is_some_and(|(first, _)| RESERVED_FIRST_WORDS.iter().any(|word| first.eq_ignore_ascii_case(word)))
 }
 
-/// Tells whether a text can be the name in `${NAME}`.
+/// Returns whether a string is valid as the name in `${NAME}`.
 pub fn is_variable_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// Tells whether the name of a variable says that its value is secret.
+/// Returns whether the name of a variable marks its value as secret.
 fn is_secret_name(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     SECRET_PARTS.iter().any(|part| upper.contains(part))
         || upper.split('_').any(|word| SECRET_WORDS.contains(&word))
 }
 
-/// Tells whether a value holds an address with a password, such as `scheme://user:secret@host`.
+/// Returns whether a value contains an address with a password, such as
+/// `scheme://user:secret@host`.
 fn holds_password(value: &str) -> bool {
     value.match_indices("://").any(|(at, separator)| {
         let rest = &value[at + separator.len()..];
         let address = rest.split(char::is_whitespace).next().unwrap_or_default();
-        // An `@` further on belongs to the path if a host with a port came first.
+        // A later `@` belongs to the path if a host with a port precedes it.
         let Some((user, (password, host))) =
             address.split_once(':').and_then(|(user, rest)| rest.rsplit_once('@').map(|rest| (user, rest)))
         else {
@@ -95,7 +98,7 @@ fn holds_password(value: &str) -> bool {
     })
 }
 
-/// Allow-list of the environment variables that a file may name.
+/// Allow-list of the environment variables that a file may reference.
 #[derive(Clone, Debug, Default)]
 pub struct VariableRules {
     allowed: BTreeSet<String>,
@@ -103,7 +106,8 @@ pub struct VariableRules {
 }
 
 impl VariableRules {
-    /// Allows a name. Its value is secret if the name says so: TOKEN, KEY, SECRET, PASSWORD, AUTH, DSN and the like.
+    /// Allows a name. Its value is secret if the name contains TOKEN, KEY, SECRET, PASSWORD, AUTH,
+    /// DSN or similar.
     pub fn allow(&mut self, name: &str) -> Result<(), VariableError> {
         if !is_variable_name(name) {
             return Err(VariableError::Name(name.chars().take(60).collect()));
@@ -125,8 +129,8 @@ impl VariableRules {
         Ok(())
     }
 
-    /// Answers for one name. The environment is asked for allowed names only, and never for secret ones. A value that
-    /// holds an address with a password is secret, too.
+    /// Looks up one name. Reads the environment for allowed names only, and never for secret ones.
+    /// A value that contains an address with a password is secret too.
     pub fn look_up(&self, name: &str, environment: &dyn Fn(&str) -> Option<String>) -> Variable {
         if is_reserved_variable(name) {
             Variable::Reserved
@@ -144,14 +148,14 @@ impl VariableRules {
     }
 }
 
-/// Reason why a variable cannot be used. The text holds the name and never a value.
+/// Reason why a variable cannot be used. The message contains the name and never a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VariableError {
-    /// The text cannot be the name of a variable.
+    /// The string is not a valid variable name.
     #[error("'{0}' is not a valid name of an environment variable")]
     Name(String),
-    /// Files never read this variable.
+    /// Files cannot read this variable.
     #[error("environment variable {0} is reserved: files never read NATS_* and SINEW_*")]
     Reserved(String),
     /// The name is not on the allow-list.
@@ -173,10 +177,12 @@ impl VariableError {
     }
 }
 
-/// Resolves `${NAME}` in every text of a value, where the call is made: by an agent, from its own environment.
+/// Resolves `${NAME}` in every string of a value at the call: in an agent, from its own
+/// environment.
 ///
-/// Names outside `allowed` fail, reserved names fail even inside it. Keys of objects stay as they are. `on_secret` takes
-/// each value that went in, so that the caller can keep it out of logs and errors.
+/// Names outside `allowed` fail; reserved names fail even inside it. Keys of objects are unchanged.
+/// `on_secret` receives each substituted value, so that the caller can redact it in logs and
+/// errors.
 pub(crate) fn resolve_references(
     value: &Value,
     allowed: &[String],
@@ -227,18 +233,18 @@ fn resolve_text(
     Ok(resolved)
 }
 
-/// A text after substitution.
+/// String after substitution.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SubstitutedText<'t> {
     pub(crate) text: Cow<'t, str>,
-    /// The whole text was one substitution, so its type may come from the variable.
+    /// Whether the whole string was one substitution, so that its type may come from the variable.
     pub(crate) whole: bool,
-    /// Bytes that came from variables.
+    /// Number of bytes that came from variables.
     pub(crate) added: usize,
 }
 
 impl<'t> SubstitutedText<'t> {
-    /// A text as it was written.
+    /// Returns a string without substitutions.
     pub(crate) fn kept(text: &'t str) -> Self {
         Self { text: Cow::Borrowed(text), whole: false, added: 0 }
     }
@@ -285,19 +291,19 @@ pub(crate) fn substitute<'t>(
     Ok(SubstitutedText { text: Cow::Owned(out), whole, added })
 }
 
-/// One `${NAME}` or `${NAME, default}` at the start of a text.
+/// A `${NAME}` or `${NAME, default}` at the start of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VariableReference<'t> {
     /// Name of the variable.
     pub name: &'t str,
-    /// Text that stands in for a variable that is not set.
+    /// Default for a variable that is not set.
     pub default: Option<&'t str>,
-    /// Bytes of the whole reference.
+    /// Length of the whole reference in bytes.
     pub length: usize,
 }
 
 impl<'t> VariableReference<'t> {
-    /// Reads the reference that a text begins with.
+    /// Parses the reference at the start of a string.
     pub fn parse(text: &'t str) -> Option<Self> {
         let inner = text.strip_prefix("${")?;
         let inner = &inner[..inner.find('}')?];
@@ -309,7 +315,7 @@ impl<'t> VariableReference<'t> {
         is_variable_name(name).then_some(Self { name, default, length: inner.len() + 3 })
     }
 
-    /// Returns the default, or the reason why there is nothing to put in.
+    /// Returns the default, or the reason why there is no value.
     fn default_or(&self, missing: &Variable) -> Result<&'t str, VariableError> {
         let name = || self.name.to_owned();
         self.default.ok_or_else(|| match missing {
@@ -326,7 +332,7 @@ mod tests {
 
     use super::*;
 
-    /// Text and whether it was one whole substitution, or the error.
+    /// Result and whether it was one whole substitution, or the error.
     type Expected = Result<(&'static str, bool), &'static str>;
 
     #[test]

@@ -1,36 +1,37 @@
-//! Escapes untrusted text for terminals and logs: characters that control, reorder or hide text
-//! become visible.
+//! Escapes untrusted text for terminals and logs: makes characters visible that control, reorder or
+//! hide text.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Numbers of the text styles that views and logs use: reset, bold, dim, italic, six colours.
+/// Codes of the text styles in views and logs: reset, bold, dim, italic, six colours.
 const STYLE_NUMBERS: [&str; 10] = ["0", "1", "2", "3", "31", "32", "33", "34", "35", "36"];
 
-/// Characters that [`escape`] keeps although they steer a terminal.
+/// Control characters that [`escape`] keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EscapePolicy {
     /// Keep line feeds and tabs. A carriage return before a line feed is dropped.
     pub keep_line_breaks: bool,
-    /// Keep the ANSI sequences of bold, dim, italic and colours, because the text holds styles of the caller.
+    /// Keep the ANSI sequences of bold, dim, italic and colours, because the text contains styles
+    /// of the caller.
     pub keep_styles: bool,
 }
 
-/// Escapes text that may have several lines.
+/// Escapes text with several lines.
 pub fn escape_text(text: &str) -> Cow<'_, str> {
     escape(text, EscapePolicy { keep_line_breaks: true, keep_styles: false })
 }
 
-/// Escapes text that has to stay on one line, such as a name or a cell of a table.
+/// Escapes text that must stay on one line, such as a name or a table cell.
 pub fn escape_line(text: &str) -> Cow<'_, str> {
     escape(text, EscapePolicy { keep_line_breaks: false, keep_styles: false })
 }
 
-/// Replaces characters that steer a terminal, change the reading direction or are invisible by `\n`, `\r`, `\t`
-/// or `\uXXXX`. These are the escapes of JSON, so a JSON document stays the same document.
+/// Replaces characters that control a terminal, change the reading direction or are invisible by
+/// `\n`, `\r`, `\t` or `\uXXXX`. These are JSON escapes, so a JSON document keeps its value.
 pub fn escape(text: &str, policy: EscapePolicy) -> Cow<'_, str> {
     let mut out = String::new();
-    // Text before this offset is in `out` already.
+    // Text before this offset has already been copied to `out`.
     let mut copied = 0;
     let mut at = 0;
     let mut before = None;
@@ -72,25 +73,26 @@ pub fn has_hidden_characters(text: &str) -> bool {
     matches!(escape_line(text), Cow::Owned(_))
 }
 
-/// Returns the length of the style sequence after an escape character: `[`, numbers of known styles, `m`.
+/// Returns the length of the style sequence after an escape character: `[`, known style codes, `m`.
 fn style_length(after: &str) -> Option<usize> {
     let (numbers, _) = after.strip_prefix('[')?.split_once('m')?;
     numbers.split(';').all(|number| STYLE_NUMBERS.contains(&number)).then_some(numbers.len() + 2)
 }
 
-/// Returns whether a character has to be escaped between its neighbours.
+/// Returns whether a character must be escaped between its neighbours.
 fn is_hidden(before: Option<char>, c: char, after: &str) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
     }
     let is_visible = |c: char| !c.is_whitespace() && !c.is_control() && !is_invisible(c);
     match c {
-        // Joiners belong to emoji and to several scripts, but only between two of their characters.
+        // Joiners are part of emoji and several scripts, but only between two of their characters.
         '\u{200c}' | '\u{200d}' => {
             let in_script = |c: char| !c.is_ascii() && is_visible(c);
             !before.is_some_and(in_script) || !after.chars().next().is_some_and(in_script)
         }
-        // A selector changes the look of the one character before it; more of them carry hidden text.
+        // A selector changes the appearance of the single character before it; further selectors
+        // can carry hidden text.
         c if is_variation_selector(c) => {
             before.is_none_or(|before| !is_visible(before) || is_variation_selector(before))
         }
@@ -103,7 +105,8 @@ fn is_variation_selector(c: char) -> bool {
     matches!(c, '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}')
 }
 
-/// Returns whether a character takes no room or looks like a space, or changes the order of those around it.
+/// Returns whether a character has no width, looks like a space, or changes the order of its
+/// neighbours.
 fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}'
@@ -119,14 +122,14 @@ fn write_escape(out: &mut String, c: char) {
         '\t' => out.push_str("\\t"),
         c => {
             for unit in c.encode_utf16(&mut [0; 2]) {
-                // Writing to a String cannot fail.
+                // Writing to a string cannot fail.
                 let _ = write!(out, "\\u{unit:04x}");
             }
         }
     }
 }
 
-/// Returns text of others whose further lines are indented, so that none looks like a line of ours.
+/// Indents all lines of untrusted text after the first, so that none looks like a line of Sinew.
 pub fn indented(text: &str) -> String {
     let text = escape_text(text);
     let mut lines = text.lines();
@@ -170,7 +173,7 @@ mod tests {
                 "a\\u2028\\u2029\\ufeff\\u00ad",
             ),
             ("a\u{e0041}", "a\\udb40\\udc41", "a\\udb40\\udc41"),
-            // Joiners and selectors: where a script needs them, and elsewhere.
+            // Joiners and selectors: where a script requires them, and elsewhere.
             (
                 "👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3}",
                 "👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3}",

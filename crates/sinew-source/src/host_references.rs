@@ -1,8 +1,8 @@
 //! `${NAME}` in the MCP servers of a request: which environment values are sent to which server.
 //!
-//! A request and the addresses in it are untrusted. Each name is therefore bound to the hosts that
-//! may receive its value: otherwise a workflow could name its own server and receive all tokens of
-//! the agent.
+//! A request and its addresses are untrusted. Each name is therefore bound to the hosts that may
+//! receive its value: otherwise a workflow could use its own server and receive all tokens of the
+//! agent.
 
 use std::collections::BTreeMap;
 
@@ -11,38 +11,41 @@ use url::Url;
 
 use crate::environment::{VariableError, resolve_references};
 
-/// In place of a host: servers that the program starts itself, which are given the value in their environment.
+/// Pseudo-host for servers that the agent starts itself, which receive the value in their
+/// environment.
 const LOCAL_SERVER: &str = "local";
 
-/// Member of a request with the MCP servers, by the skill that brings each. Only workflow files write it, never data.
+/// Field of a request with the MCP servers, by the skill that adds each. Only workflow files write
+/// it, never data.
 const MCP_SERVERS: &str = "mcp";
 
-/// Hosts by the name of the variable whose value they may be sent.
+/// Hosts that may receive the value of a variable, by its name.
 #[derive(Clone, Debug, Default)]
 pub struct HostReferences(BTreeMap<String, Vec<String>>);
 
 impl HostReferences {
-    /// Binds each name to hosts that may be sent its value in a header, over `https`; `local` stands for the `env` of
-    /// servers that the agent starts itself.
+    /// Binds each name to hosts that may receive its value in a header, over `https`. `local` means
+    /// the `env` of servers that the agent starts itself.
     pub fn new(hosts: BTreeMap<String, Vec<String>>) -> Self {
         Self(hosts)
     }
 
-    /// Binds names to no host: only servers that the agent starts itself are given their values.
+    /// Binds names to no host: only servers that the agent starts itself receive their values.
     pub fn local(names: &[String]) -> Self {
         Self(names.iter().map(|name| (name.clone(), vec![LOCAL_SERVER.to_owned()])).collect())
     }
 
-    /// Returns true if no name is bound: then requests stay as they are.
+    /// Returns whether no name is bound; then requests are unchanged.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the MCP servers of a request (`context.request` of a task), with values in the place of references. No other
-    /// text of a request is a reference, whatever it looks like.
+    /// Returns the MCP servers of a request (`context.request` of a task) with all references
+    /// replaced by values. No other string of a request is treated as a reference.
     ///
-    /// Names fail that are not bound to the host of a server; names without a binding fail too, unless they have a
-    /// default. `on_secret` takes each value that went in, so that the caller can keep it out of logs and errors.
+    /// Names that are not bound to the host of a server fail. Names without a binding fail too,
+    /// unless they have a default. `on_secret` receives each substituted value, so that the caller
+    /// can redact it in logs and errors.
     pub fn servers_of(
         &self,
         request: &Value,
@@ -56,7 +59,8 @@ impl HostReferences {
         Ok(servers)
     }
 
-    /// Puts values into the headers of a server with an address, and into the environment of one without.
+    /// Substitutes values in the headers of a server with an address, or in the environment of one
+    /// without.
     fn resolve(
         &self,
         server: &mut Value,
@@ -64,7 +68,8 @@ impl HostReferences {
         on_secret: &mut dyn FnMut(&str),
     ) -> Result<(), VariableError> {
         let address = server.get("url").map(|url| url.as_str().and_then(|url| Url::parse(url).ok()));
-        // The program reads the address that was checked, not another reading of the same text.
+        // The agent uses the address that was checked, so that another parser cannot interpret it
+        // differently.
         if let Some(Some(address)) = &address {
             server["url"] = address.as_str().into();
         }
@@ -88,7 +93,7 @@ impl HostReferences {
     }
 }
 
-/// The host of an address that nobody on the way can read; none of others.
+/// Returns the host of an encrypted address; `None` for any other.
 fn secure_host(address: &Url) -> Option<String> {
     let host = address.host_str()?;
     let is_loopback = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
@@ -154,7 +159,7 @@ mod tests {
         ] {
             assert_eq!(resolved(header(url)), Err("SINEW-1017"), "{url}");
         }
-        // Another reading of the same text would lead elsewhere.
+        // Another parser would interpret the address differently.
         let server = resolved(header("https://tickets.example\\@evil.example/")).unwrap();
         assert_eq!(server["url"], "https://tickets.example/@evil.example/");
         for (server, expected) in [

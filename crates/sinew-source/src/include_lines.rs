@@ -1,27 +1,28 @@
 //! `!include path` on a separate line, as in application files of SAM.
 //!
-//! There an include is a text operation: the members of the file are added to the top level, and
-//! its anchors can be used below. Such a line is not YAML, so it is searched for only in texts that
-//! do not parse.
+//! In SAM an include is a text operation: the fields of the file are added to the top level, and
+//! its anchors can be used below. Such a line is not YAML, so include lines are only searched in
+//! files that do not parse.
 
 use granit_parser::{Options, Parser};
 
 use crate::Span;
 
-/// A text with include lines.
+/// File contents with include lines.
 pub(crate) struct IncludeLines {
-    /// The text with the lines made comments: every other byte stays at its place.
+    /// Contents with these lines commented out; every other byte keeps its offset.
     pub(crate) text: String,
     pub(crate) includes: Vec<IncludeLine>,
 }
 
-/// One such line.
+/// An include line.
 pub(crate) struct IncludeLine {
     pub(crate) target: String,
     pub(crate) span: Span,
 }
 
-/// The include lines of a text that does not parse with them; `None` where there are none.
+/// Finds the include lines of a file that does not parse with them. Returns `None` without such
+/// lines.
 pub(crate) fn find(text: &str, file: u32, options: &Options) -> Option<IncludeLines> {
     if !text.contains("!include") {
         return None;

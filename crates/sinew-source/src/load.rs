@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::loader::{Limits, Loader, Origin};
 use crate::{Diagnostics, Node, Sources, Variables, tree};
 
-/// A file that was read: its tree and the texts it came from.
+/// A loaded file: its tree and its sources.
 #[derive(Clone, Debug)]
 pub struct Document {
     /// The tree.
@@ -14,29 +14,29 @@ pub struct Document {
     pub sources: Sources,
 }
 
-/// Inputs of [`load`] beside the file.
+/// Options of [`load`].
 #[derive(Clone, Copy)]
 pub struct LoadOptions<'a> {
-    /// The name shown in diagnostics; includes are looked up relative to its folder.
+    /// Name shown in diagnostics; includes are resolved relative to its folder.
     pub name: &'a str,
     /// Treatment of `${NAME}`.
     pub variables: Variables<'a>,
-    /// The bytes of an included file; the path is already joined to the folder of the including file.
-    /// The closure decides what may be read; its error text is shown to people.
+    /// Reads an included file; the path is already joined to the folder of the including file. The
+    /// closure decides which files may be read; its error message is shown to people.
     pub read: &'a dyn Fn(&Path) -> Result<Vec<u8>, String>,
-    /// How much is too much.
+    /// Limits of the document.
     pub limits: Limits,
 }
 
-/// Reads a file of an author: YAML 1.2, or JSON, which is YAML. Errors are of the codes SINEW-1001 to SINEW-1018; all
-/// that can be found in one pass are returned together, sorted.
+/// Loads a file of an author: YAML 1.2, or JSON, which is YAML. Errors have the codes SINEW-1001 to
+/// SINEW-1018; all errors found in one pass are returned together, sorted.
 pub fn load(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Document, Diagnostics> {
     let origin = Origin::Authored { variables: options.variables, read: options.read };
     read_document(bytes, options.name, origin, options.limits)
 }
 
-/// Reads data: JSON, or YAML without tags. Every text arrives as written, and no other file is read. Anchors count
-/// against the limits as in [`load`]; errors have the same codes and places.
+/// Loads data: JSON, or YAML without tags. Strings are kept as written, and no other file is read.
+/// Anchors count against the limits as in [`load`]; errors have the same codes and positions.
 pub fn load_data(bytes: &[u8], name: &str, limits: Limits) -> Result<Document, Diagnostics> {
     read_document(bytes, name, Origin::Data, limits)
 }

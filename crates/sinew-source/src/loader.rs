@@ -1,4 +1,4 @@
-//! Shared state of loading: limits, findings, sources, the chain of includes.
+//! Shared state of loading: limits, findings, sources, chain of includes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,18 +8,19 @@ use sinew_codes as code;
 
 use crate::{Diagnostic, Kind, Node, Sources, Span, Variables};
 
-/// How much one document may hold, includes counted in.
+/// Limits of one document, including its includes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of all files together, and of all environment values put in. 8 MiB.
+    /// Bytes of all files together, plus all substituted environment values. 8 MiB.
     pub max_bytes: usize,
     /// Values in the tree. 500 000.
     pub max_nodes: usize,
-    /// Values that anchors, aliases and merge keys may copy, a long text counting as several. 100 000.
+    /// Values that anchors, aliases and merge keys may copy; a long string counts as several. 100
+    /// 000.
     pub max_expanded: usize,
     /// Levels of nesting. 128.
     pub max_depth: usize,
-    /// `!include`s. 64.
+    /// Number of `!include`s. 64.
     pub max_includes: usize,
 }
 
@@ -35,43 +36,43 @@ impl Default for Limits {
     }
 }
 
-/// Origin of a text, which decides what the text may ask for.
+/// Origin of a document, which determines what it may contain.
 #[derive(Clone, Copy)]
 pub(crate) enum Origin<'a> {
-    /// A file of an author: it may include other files and name variables.
+    /// File of an author: it may include other files and reference variables.
     Authored { variables: Variables<'a>, read: &'a dyn Fn(&Path) -> Result<Vec<u8>, String> },
     /// Data of a caller: variables, includes and tags are not allowed.
     Data,
 }
 
-/// A finished value with what copying it would cost.
+/// Finished value with its copy cost.
 #[derive(Clone, Debug)]
 pub(crate) struct BuiltNode {
     pub(crate) node: Node,
-    /// Values inside, itself included, a long text counting as several.
+    /// Number of values including itself; a long string counts as several.
     pub(crate) weight: usize,
-    /// Levels below this one.
+    /// Number of levels below this one.
     pub(crate) height: usize,
 }
 
-/// The document cannot be read any further; why is already among the findings.
+/// Loading was aborted; the reason is already among the findings.
 #[derive(Debug)]
 pub(crate) struct LoadStopped;
 
-/// One file that was read.
+/// A parsed file.
 pub(crate) struct ParsedFile {
     pub(crate) root: BuiltNode,
-    /// Its anchors by name, for a file that includes this one as a line.
+    /// Anchors by name, for a file that includes this one as a line.
     pub(crate) anchors: BTreeMap<String, Rc<BuiltNode>>,
 }
 
-/// Advice for data that asks for more than data may.
+/// Hint for data that uses features of author files.
 pub(crate) const DATA_HINT: &str = "data is JSON, or YAML without tags; write the value itself here";
 
 /// Number of findings after which further ones are dropped.
 const MAX_FINDINGS: usize = 200;
 
-/// State that all files of one document share: the budget, the findings, the chain of includes.
+/// State that all files of one document share: limits, findings, chain of includes.
 pub(crate) struct Loader<'a> {
     pub(crate) origin: Origin<'a>,
     pub(crate) limits: Limits,
@@ -99,20 +100,20 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Notes a finding after which reading can go on.
+    /// Adds a finding after which loading continues.
     pub(crate) fn report(&mut self, finding: Diagnostic) {
         if self.found.len() < MAX_FINDINGS {
             self.found.push(finding);
         }
     }
 
-    /// Notes a finding after which reading cannot go on.
+    /// Adds a finding that aborts loading.
     pub(crate) fn stop(&mut self, finding: Diagnostic) -> LoadStopped {
         self.found.push(finding);
         LoadStopped
     }
 
-    /// Pays for one value at this depth.
+    /// Counts one value at this depth against the limits.
     pub(crate) fn pay_node(&mut self, depth: usize, span: Span) -> Result<(), LoadStopped> {
         let limits = self.limits;
         self.nodes += 1;
@@ -125,7 +126,7 @@ impl<'a> Loader<'a> {
         self.check_depth(depth, span)
     }
 
-    /// Refuses nesting that is too deep.
+    /// Rejects nesting that is too deep.
     pub(crate) fn check_depth(&mut self, depth: usize, span: Span) -> Result<(), LoadStopped> {
         let limit = self.limits.max_depth;
         if depth > limit {
@@ -140,7 +141,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Pays for a copy of a tree, before it is made.
+    /// Counts a copy of a tree against the limits, before it is made.
     pub(crate) fn pay_copy(&mut self, weight: usize, span: Span) -> Result<(), LoadStopped> {
         let limit = self.limits.max_expanded;
         self.expanded = self.expanded.saturating_add(weight);
@@ -153,7 +154,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Pays for text: a file, or the value of a variable.
+    /// Counts bytes against the limits: a file, or the value of a variable.
     pub(crate) fn pay_bytes(&mut self, count: usize, span: Span) -> Result<(), LoadStopped> {
         let limit = self.limits.max_bytes;
         self.bytes = self.bytes.saturating_add(count);
@@ -166,7 +167,7 @@ impl<'a> Loader<'a> {
 }
 
 impl ParsedFile {
-    /// Stands in for a file that could not be read; the finding is noted already.
+    /// Placeholder for a file that could not be read; the finding is already reported.
     pub(crate) fn nothing(span: Span) -> Self {
         let root = BuiltNode { node: Node { span, kind: Kind::Null }, weight: 1, height: 0 };
         Self { root, anchors: BTreeMap::new() }

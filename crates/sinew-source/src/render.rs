@@ -8,10 +8,10 @@ pub use text::{render_text, summary};
 
 use crate::{Diagnostic, Diagnostics};
 
-/// Findings that a report for programs holds; it counts all.
+/// Maximum number of findings in a machine-readable report; the counts include all.
 const MAX_FINDINGS: usize = 1_000;
 
-/// The message with the dialect's own code behind it.
+/// Returns the message followed by the code of the dialect.
 fn message(item: &Diagnostic) -> String {
     match (&item.sub_code, &item.dialect) {
         (Some(code), Some(dialect)) => format!("{} ({dialect}: {code})", item.message),
@@ -20,7 +20,7 @@ fn message(item: &Diagnostic) -> String {
     }
 }
 
-/// The name of the file a finding is about: the one it points into, else the one that was asked for.
+/// Returns the name of the file of a finding: the one of its span, otherwise the loaded one.
 fn file_name<'d>(diagnostics: &'d Diagnostics, item: &Diagnostic) -> Option<&'d str> {
     let file = item.span.map_or(0, |span| span.file);
     diagnostics.sources.get(file).map(|file| file.name.as_str())

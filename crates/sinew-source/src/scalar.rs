@@ -1,6 +1,6 @@
 //! Interpretation of plain scalars: the YAML 1.2 core schema, restricted to the values of JSON.
 //!
-//! `no`, `on`, `12:30` and `2026-01-01` are text; only `true`, `null`, numbers and their few
+//! `no`, `on`, `12:30` and `2026-01-01` are strings; only `true`, `null`, numbers and their few
 //! spellings below are not. Numbers that do not fit into JSON or 64 bits are errors and are never
 //! rounded.
 
@@ -8,7 +8,7 @@ use serde_json::Number;
 
 use crate::Kind;
 
-/// Why a number cannot be kept.
+/// Reason why a number cannot be represented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadNumber {
     /// Beyond i64 and u64.
@@ -26,7 +26,7 @@ impl BadNumber {
     }
 }
 
-/// The value of an untagged plain scalar (YAML 1.2.2 section 10.3.2).
+/// Returns the value of an untagged plain scalar (YAML 1.2.2 section 10.3.2).
 pub(crate) fn plain(text: &str) -> Result<Kind, BadNumber> {
     Ok(match text {
         "" | "~" | "null" | "Null" | "NULL" => Kind::Null,
@@ -39,7 +39,7 @@ pub(crate) fn plain(text: &str) -> Result<Kind, BadNumber> {
     })
 }
 
-/// The number that a text spells, `None` where it spells none.
+/// Parses a number; returns `None` for any other scalar.
 fn number(text: &str) -> Result<Option<Number>, BadNumber> {
     let (negative, digits) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),

@@ -1,4 +1,4 @@
-//! JSON Schema: drafts 4 to 2020-12, offline, with limits, without values in messages.
+//! JSON Schema: drafts 4 to 2020-12, offline, limited, and without values in messages.
 
 mod budget;
 mod cache;
@@ -25,26 +25,28 @@ use expansion::{References, expanded_size};
 use metered::{MeteredJson, MeteredNode};
 use sinew_codes as code;
 
-/// Schemas larger than this (as JSON text, in bytes) are refused.
+/// Maximum size of a schema, in bytes of JSON.
 const LARGEST_SCHEMA: usize = 256 << 10;
-/// Values and schemas nested deeper than this are refused: checking them takes stack.
+/// Maximum nesting of schemas and values, because checking uses the stack.
 const DEEPEST: usize = 100;
-/// Violations past this many are not looked for.
+/// Maximum number of reported violations.
 const MOST_VIOLATIONS: usize = 1000;
-/// Size of one compiled `pattern`, in bytes.
+/// Maximum size of one compiled `pattern`, in bytes.
 const LARGEST_PATTERN: usize = 1 << 20;
-/// Size of all compiled patterns of a schema, in bytes; each may have its share, but no less than [`MIN_PATTERN_BYTES`].
+/// Maximum size of all compiled patterns of a schema, in bytes, divided among them, but at least
+/// [`MIN_PATTERN_BYTES`] each.
 const MAX_PATTERNS_BYTES: usize = 8 << 20;
-/// Size of one compiled pattern that a schema is tried with first: enough for usual patterns.
+/// First size limit of a compiled pattern, in bytes: sufficient for usual patterns.
 const USUAL_PATTERN_BYTES: usize = 64 << 10;
-/// Enough for a pattern that names a few classes of characters.
+/// Minimum size limit of a compiled pattern, in bytes: sufficient for a few character classes.
 const MIN_PATTERN_BYTES: usize = 32 << 10;
-/// Bytes of all pointers into a schema: the compiled schema holds one for each subschema.
+/// Maximum size of all pointers into a schema, in bytes: the compiled schema contains one for each
+/// subschema.
 const MAX_POINTER_BYTES: usize = 32 << 20;
 
-/// The code of a check that took more than its budget.
+/// Code of a check that exceeded its budget.
 pub const CHECK_BUDGET_EXCEEDED: &str = code::CHECK_BUDGET_EXCEEDED.as_str();
-/// The keyword of the violation that stands for a check that took more than its budget.
+/// Keyword of the violation for a check that exceeded its budget.
 const BUDGET_KEYWORD: &str = "budget";
 
 /// A compiled schema. Cheap to clone.
@@ -55,10 +57,11 @@ pub struct Schema {
     cost: SchemaCost,
 }
 
-/// Why a schema cannot be used.
+/// Error for an unusable schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// It does not fit the draft it is written in (`$schema`, else 2020-12), or a pattern of it is not linear.
+    /// The schema violates its draft (`$schema`, otherwise 2020-12), or one of its patterns is not
+    /// linear.
     #[error("schema is not valid at '{pointer}': {message}")]
     Invalid {
         /// JSON pointer into the schema.
@@ -72,22 +75,22 @@ pub enum SchemaError {
     /// More than 100 levels.
     #[error("schema is nested deeper than 100 levels")]
     TooDeep,
-    /// Its references lead through more than 50 000 subschemas or 300 steps down.
+    /// Following its references visits more than 50 000 subschemas or 300 levels.
     #[error("schema grows too large when its references are followed")]
     TooManyReferences,
     /// More than 1000 patterns, or more than 1000 lists and objects in `enum`.
     #[error("schema has more patterns or more lists in 'enum' than a schema may have (1000)")]
     TooManyPatterns,
-    /// A small value that follows its recursion cannot be checked within the budget of a check.
+    /// The check of a small value that follows its recursion exceeds the budget of a check.
     #[error("the schema is so recursive that checking a small value exceeds the limit of a check")]
     TooCostly,
-    /// A `$ref` out of the schema, to nowhere or only to itself, or an unknown `$schema`.
+    /// A `$ref` to another document, to nothing or only to itself, or an unknown `$schema`.
     #[error("the schema has an unresolved reference: {0}")]
     Unresolved(String),
 }
 
 impl SchemaError {
-    /// The operator code.
+    /// Returns the operator code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Invalid { .. } => code::SCHEMA_NOT_VALID.as_str(),
@@ -100,34 +103,35 @@ impl SchemaError {
     }
 }
 
-/// One way in which a value does not match.
+/// Violation of a schema by a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// JSON pointer into the value; for an unknown or missing property, to the object.
     pub pointer: String,
     /// Description by type only, such as `string is not of type integer`: never the value itself.
     pub message: String,
-    /// The schema keyword that was not met, such as `type`; `depth` for a value nested too deeply, `budget` for a
-    /// check that took too long.
+    /// Violated schema keyword, such as `type`; `depth` for a value nested too deeply, `budget` for
+    /// a check that exceeded its budget.
     pub keyword: String,
     /// JSON pointer into the schema.
     pub schema_pointer: String,
 }
 
 impl Violation {
-    /// Returns whether the value could not be checked: the check took more than its budget.
+    /// Returns whether the value could not be checked because the check exceeded its budget.
     pub fn is_over_budget(&self) -> bool {
         self.keyword == BUDGET_KEYWORD
     }
 }
 
-/// Returns the code of a fault for these violations: `code`, or the code of a check that took more than its budget.
+/// Returns the code of a fault for these violations: `code`, or the code of an exceeded budget.
 pub fn violation_code(violations: &[Violation], code: &'static str) -> &'static str {
     if violations.iter().any(Violation::is_over_budget) { CHECK_BUDGET_EXCEEDED } else { code }
 }
 
 impl Schema {
-    /// Compiles a schema. Remote references are refused, formats are checked, patterns run in linear time.
+    /// Compiles a schema. Rejects remote references. Formats are checked, and patterns run in
+    /// linear time.
     pub fn compile(schema: &Value) -> Result<Self, SchemaError> {
         if ValueSize::within(schema, DEEPEST).is_none() {
             return Err(SchemaError::TooDeep);
@@ -161,13 +165,13 @@ impl Schema {
         Ok(compiled)
     }
 
-    /// All violations, at most 1000; empty where the value matches.
+    /// Returns all violations, at most 1000; empty if the value matches.
     pub fn errors(&self, value: &Value) -> Vec<Violation> {
         self.findings(value).into_iter().map(|finding| finding.violation).collect()
     }
 
-    /// `Ok` where the value matches. A value that cannot be checked within the budget does not match
-    /// ([`Violation::is_over_budget`]).
+    /// Returns the violations, or `Ok` if the value matches. A value that cannot be checked within
+    /// the budget does not match ([`Violation::is_over_budget`]).
     pub fn check(&self, value: &Value) -> Result<(), Vec<Violation>> {
         let violations = self.errors(value);
         if violations.is_empty() { Ok(()) } else { Err(violations) }
@@ -183,7 +187,7 @@ impl Schema {
             let message = format!("value is nested deeper than {DEEPEST} levels");
             return vec![DetailedViolation::of_root("depth", message)];
         };
-        // Whether a value matches is cheap to tell where all the reasons against it are not.
+        // Checking whether a value matches is cheap even if listing all violations is not.
         match self.matches(value, size) {
             Ok(true) => return Vec::new(),
             Ok(false) => {}
@@ -222,12 +226,12 @@ fn build_validator(schema: &Value, pattern_bytes: usize) -> Result<Validator<Met
         .map_err(|error| explain::schema_error(&error))
 }
 
-/// A violation with what a better message needs.
+/// Violation with the data for a better message.
 struct DetailedViolation {
     violation: Violation,
-    /// The property that is unknown or badly named.
+    /// Unknown property, or property with an invalid name.
     key: Option<String>,
-    /// The texts that would have been right here.
+    /// Strings that would be valid here.
     expected: Vec<String>,
 }
 
@@ -236,7 +240,7 @@ impl DetailedViolation {
         Self { violation, key: None, expected: Vec::new() }
     }
 
-    /// A finding about the whole value.
+    /// Creates a violation of the whole value.
     fn of_root(keyword: &str, message: String) -> Self {
         let (pointer, schema_pointer) = (String::new(), String::new());
         Self::plain(Violation { pointer, message, keyword: keyword.to_owned(), schema_pointer })

@@ -1,26 +1,26 @@
-//! The texts of the files of a document, kept for snippets.
+//! Contents of the files of a document, for snippets.
 
 use std::sync::Arc;
 
 use crate::Span;
 
-/// One file as it was read (without a byte order mark).
+/// Loaded file, without a byte order mark.
 #[derive(Clone, Debug)]
 pub struct SourceFile {
-    /// The name shown to people: as given to [`load`](crate::load()), or the path of an include.
+    /// Name shown to people: the one given to [`load`](crate::load()), or the path of an include.
     pub name: String,
-    /// The text; spans count in its bytes.
+    /// Contents; spans are byte offsets into it.
     pub text: Arc<str>,
 }
 
-/// The files of one document: the first is the one that was asked for, the rest are includes.
+/// Files of one document: the first is the loaded one, the others are includes.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     files: Vec<SourceFile>,
 }
 
 impl Sources {
-    /// The sources of a document that is one text.
+    /// Creates the sources of a document with a single file.
     pub fn single(name: impl Into<String>, text: impl Into<Arc<str>>) -> Self {
         let mut sources = Self::default();
         sources.add(name, text);
@@ -33,17 +33,17 @@ impl Sources {
         (self.files.len() - 1) as u32
     }
 
-    /// The file at this index.
+    /// Returns the file at this index.
     pub fn get(&self, file: u32) -> Option<&SourceFile> {
         self.files.get(file as usize)
     }
 
-    /// All files, in the order they were read.
+    /// Returns all files, in the order they were read.
     pub fn files(&self) -> &[SourceFile] {
         &self.files
     }
 
-    /// Line and column (from 1) right behind a span.
+    /// Returns line and column (from 1) after the end of a span.
     pub fn end_of(&self, span: Span) -> (u32, u32) {
         let text = self.get(span.file).and_then(|file| file.text.get(span.start..span.end)).unwrap_or("");
         match text.rfind('\n') {

@@ -1,13 +1,14 @@
 //! "Did you mean": the nearest known word.
 
-/// Findings of a file that get a suggestion. Each suggestion compares with all known words, so a file with thousands of
-/// unknown names would take the product of both.
+/// Maximum number of findings of a file with a suggestion. Each suggestion compares with all known
+/// words, so a file with thousands of unknown names would take quadratic time.
 pub const MAX_HINTED_FINDINGS: usize = 100;
 
-/// Words longer than this are compared by their first letters only: names are short, input may not be.
+/// Maximum number of compared letters of a word, because input may be long.
 const LONGEST: usize = 64;
 
-/// Returns the candidate nearest to `word` as [`did_you_mean`] does, or `None` once a file has many findings.
+/// Returns the candidate nearest to `word` as [`did_you_mean`] does, or `None` once a file has many
+/// findings.
 pub fn hint_for<'a>(
     finding_count: usize,
     word: &str,
@@ -16,8 +17,8 @@ pub fn hint_for<'a>(
     (finding_count < MAX_HINTED_FINDINGS).then(|| did_you_mean(word, candidates)).flatten()
 }
 
-/// The candidate nearest to `word`, if it is near enough to be a slip of the fingers: at most a third
-/// of its letters wrong. Case does not count; of equally near ones the first wins.
+/// Returns the candidate nearest to `word`, if it is a likely typo: at most a third of its letters
+/// are wrong. Ignores case; among equally near candidates the first is returned.
 pub fn did_you_mean<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word: Vec<char> = word.chars().take(LONGEST).flat_map(char::to_lowercase).collect();
     let mut allowed = word.len().div_ceil(3);
@@ -27,7 +28,7 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -
     for candidate in candidates {
         letters.clear();
         letters.extend(candidate.chars().take(LONGEST).flat_map(char::to_lowercase));
-        // Each letter more or less is an edit.
+        // Each additional or missing letter is an edit.
         if letters.len().abs_diff(word.len()) > allowed {
             continue;
         }
@@ -36,7 +37,7 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -
             continue;
         }
         nearest = Some(candidate);
-        // Only a nearer one replaces it.
+        // Only a nearer candidate replaces it.
         match distance.checked_sub(1) {
             Some(nearer) => allowed = nearer,
             None => break,
@@ -45,7 +46,7 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -
     nearest
 }
 
-/// Rows of the table of edit distances, kept for the next word.
+/// Rows of the edit distance table, reused for the next word.
 #[derive(Default)]
 struct DistanceRows {
     before: Vec<usize>,
@@ -54,7 +55,8 @@ struct DistanceRows {
 }
 
 impl DistanceRows {
-    /// Returns the edits (insert, delete, replace, swap of neighbours) from one word to the other, if at most `allowed`.
+    /// Returns the number of edits (insert, delete, replace, swap of neighbours) from one word to
+    /// the other, if at most `allowed`.
     fn distance(&mut self, a: &[char], b: &[char], allowed: usize) -> Option<usize> {
         self.above.clear();
         self.above.extend(0..=b.len());
@@ -73,7 +75,7 @@ impl DistanceRows {
                 least = least.min(edits);
                 self.row.push(edits);
             }
-            // Later rows are made of these two, and never of less.
+            // Later rows are computed from these two and never have lower values.
             if least.min(least_above) > allowed {
                 return None;
             }

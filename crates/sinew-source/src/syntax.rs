@@ -1,11 +1,11 @@
-//! Errors of the YAML parser as diagnostics, with advice for common mistakes.
+//! YAML parser errors as diagnostics, with hints for common mistakes.
 
 use granit_parser::{ErrorKind, ScanError};
 use sinew_codes as code;
 
 use crate::{Diagnostic, Span};
 
-/// The finding for a parser error in this file.
+/// Returns the finding for a parser error in this file.
 pub(crate) fn finding(error: &ScanError, file: u32, text: &str) -> Diagnostic {
     let mark = error.marker();
     let start = mark.byte_offset().unwrap_or(0).min(text.len());

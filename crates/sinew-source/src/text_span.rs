@@ -1,10 +1,12 @@
-//! Spans within a text of a file: from line and column of the text to the position in the file.
+//! Spans within a string of a file: converts line and column in the string to the position in the
+//! file.
 
 use crate::sources::Sources;
 use crate::value::Span;
 
-/// Returns the place in the file of a line and a column, both from 1, of the text `value` that stands at `span`, quoted or as
-/// a block. `None` if the text does not stand there as it is, for example because it is folded.
+/// Returns the position in the file of a line and a column, both from 1, in the string `value` at
+/// `span`, quoted or as a block. Returns `None` if the file does not contain the string literally,
+/// for example because it is folded.
 pub fn place_within(sources: &Sources, span: Span, value: &str, line: u32, column: u32) -> Option<Span> {
     let raw = sources.get(span.file)?.text.get(span.start..span.end)?;
     let at =
@@ -25,7 +27,7 @@ fn count(text: &str) -> u32 {
     text.chars().count() as u32
 }
 
-/// The byte of a quoted text where a line and column of its value stand.
+/// Returns the byte offset in a quoted string of a line and column of its value.
 fn in_quoted(raw: &str, line: u32, column: u32) -> usize {
     let (mut at, mut here) = (1, (1, 1));
     while here < (line, column) {
@@ -51,7 +53,8 @@ fn in_quoted(raw: &str, line: u32, column: u32) -> usize {
     at
 }
 
-/// The byte of a YAML block where a line and column of its value stand: the block only differs by its indent.
+/// Returns the byte offset in a YAML block of a line and column of its value: the block differs
+/// only by its indentation.
 fn in_block(raw: &str, value: &str, line: u32, column: u32) -> Option<usize> {
     let lines: Vec<&str> = value.lines().collect();
     let wanted = *lines.get((line as usize).checked_sub(1)?)?;

@@ -14,7 +14,7 @@ use crate::environment::{SubstitutedText, VariableError, Variables, substitute};
 use crate::loader::{BuiltNode, DATA_HINT, LoadStopped, Loader, Origin, ParsedFile};
 use crate::{Diagnostic, Kind, Member, Node, Span, include_lines, scalar, syntax};
 
-/// Reads one text whose root stands at `depth` of the document.
+/// Parses one file whose root is at `depth` of the document.
 fn parse(loader: &mut Loader<'_>, file: u32, text: &str, depth: usize) -> Result<ParsedFile, LoadStopped> {
     let nesting = loader.limits.max_depth.saturating_add(1);
     let options = granit_parser::options! {
@@ -69,7 +69,7 @@ fn parse(loader: &mut Loader<'_>, file: u32, text: &str, depth: usize) -> Result
     )
 }
 
-/// Reads one file whose root stands at `depth` of the document.
+/// Reads one file whose root is at `depth` of the document.
 pub(crate) fn read_file(
     loader: &mut Loader<'_>,
     path: PathBuf,
@@ -101,8 +101,7 @@ pub(crate) fn read_file(
     parsed
 }
 
-/// Reads the file that an `!include` at `span` names. A file that cannot be read is a finding, and
-/// `null` takes its place.
+/// Reads the file of an `!include` at `span`. An unreadable file is a finding, and becomes `null`.
 fn include_file(
     loader: &mut Loader<'_>,
     target: &str,
@@ -146,7 +145,7 @@ fn include_file(
     let before = loader.found.len();
     let parsed = read_file(loader, path, &bytes, depth);
     for finding in &mut loader.found[before..] {
-        // A finding without a place is about the included file as a whole.
+        // A finding without a position concerns the included file as a whole.
         if finding.span.is_none() {
             finding.span = Some(span);
         } else {
@@ -156,7 +155,7 @@ fn include_file(
     parsed
 }
 
-/// The place right after a text.
+/// Returns the position after the end of a file.
 fn place_after(text: &str, file: u32) -> Span {
     let line_start = text.rfind('\n').map_or(0, |at| at + 1);
     Span {
@@ -168,7 +167,7 @@ fn place_after(text: &str, file: u32) -> Span {
     }
 }
 
-/// The path without `.` and `a/..`, so that two spellings of one file are seen as the same.
+/// Normalises a path without `.` and `a/..`, so that two spellings of one file are recognised.
 fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -183,7 +182,7 @@ fn normal(path: &Path) -> PathBuf {
     out
 }
 
-/// An array or object whose end has not come yet.
+/// Array or object that is not finished.
 struct OpenCollection {
     span: Span,
     anchor: usize,
@@ -196,9 +195,9 @@ enum CollectionContent {
     Array(Vec<Node>),
     Object {
         members: Vec<Member>,
-        /// The key whose value comes next.
+        /// Key of the next value.
         key: Option<NodeKey>,
-        /// Values of `<<`, each with the number of members before it.
+        /// Values of `<<`, each with the number of properties before it.
         merges: Vec<(usize, Span, Node)>,
     },
 }
@@ -206,7 +205,7 @@ enum CollectionContent {
 enum NodeKey {
     Name(String, Span),
     Merge(Span),
-    /// Was no text; reported already, its value is dropped.
+    /// Not a string; already reported, and its value is dropped.
     Bad,
 }
 
@@ -278,9 +277,10 @@ impl DocumentBuilder<'_, '_> {
         Ok(())
     }
 
-    /// The finished tree, with the members of files that were included as lines put in front.
+    /// Returns the finished tree, starting with the properties of files that were included as
+    /// lines.
     fn finish(mut self, text: &str, included: Option<BuiltNode>) -> Result<ParsedFile, LoadStopped> {
-        // `---` alone makes a null out of nothing.
+        // A lone `---` produces a null.
         let own =
             self.root.take().filter(|root| !root.node.is_null() || root.node.span.end > root.node.span.start);
         let root = match (own, included) {
@@ -323,7 +323,8 @@ impl DocumentBuilder<'_, '_> {
         let Some(OpenCollection { mut span, anchor, weight, height, content }) = self.open.pop() else {
             return Ok(());
         };
-        // A block collection has no closing bracket: it ends with its last value, not at the next token.
+        // A block collection has no closing bracket: it ends with its last value, not at the next
+        // token.
         let last = match &content {
             CollectionContent::Array(items) => items.last().map(|item| item.span),
             CollectionContent::Object { members, .. } => members.last().map(|member| member.value.span),
@@ -341,7 +342,7 @@ impl DocumentBuilder<'_, '_> {
         self.place(BuiltNode { node: Node { span, kind }, weight, height: height + 1 }, anchor)
     }
 
-    /// Puts a finished value where it belongs: the root, an array, a key or under one.
+    /// Adds a finished value at its position: as the root, an item, a key or the value of a key.
     fn place(&mut self, built: BuiltNode, anchor: usize) -> Result<(), LoadStopped> {
         if anchor != 0 {
             self.loader.pay_copy(built.weight, built.node.span)?;
@@ -388,7 +389,7 @@ impl DocumentBuilder<'_, '_> {
         span: Span,
     ) -> Result<(), LoadStopped> {
         let plain = style == ScalarStyle::Plain;
-        // The parser says `~` where nothing stands at all.
+        // The parser reports `~` for an absent value.
         let absent = plain && span.start == span.end;
         let text = if absent { "" } else { text };
         self.loader.pay_node(self.depth + self.open.len(), span)?;
@@ -450,18 +451,18 @@ impl DocumentBuilder<'_, '_> {
             self.loader.report(finding.hint("put it into quotes to keep it as text"));
             Kind::Null
         });
-        // A long text costs more to copy: one more for every 32 bytes.
+        // A long string costs more to copy: one more for every 32 bytes.
         let weight = 1 + if let Kind::String(text) = &kind { text.len() / 32 } else { 0 };
         self.place(BuiltNode { node: Node { span, kind }, weight, height: 0 }, anchor)
     }
 
-    /// Whether the next scalar is the key of a member.
+    /// Returns whether the next scalar is a key.
     fn is_key_next(&self) -> bool {
         let last = self.open.last().map(|collection| &collection.content);
         matches!(last, Some(CollectionContent::Object { key: None, .. }))
     }
 
-    /// Takes a scalar as the key of the next member of the object that is open.
+    /// Uses a scalar as the next key of the open object.
     fn key(&mut self, text: &str, plain: bool, absent: bool, anchor: usize, tag: Option<&Tag>, span: Span) {
         if let Some(OpenCollection {
             content: CollectionContent::Object { key: key @ None, merges, .. },
@@ -515,7 +516,7 @@ impl DocumentBuilder<'_, '_> {
         self.loader.report(finding.at(span));
     }
 
-    /// Reports every key that stands twice, at its second place.
+    /// Reports every duplicate key, at its second position.
     fn check_duplicates(&mut self, members: &[Member]) {
         if members.len() < 2 {
             return;
@@ -566,7 +567,7 @@ fn fits(tag: &str, kind: &Kind) -> bool {
     }
 }
 
-/// Returns the finding for a tag that may not stand in a text of this origin.
+/// Returns the finding for a tag that is not allowed in a document of this origin.
 fn tag_finding(origin: Origin<'_>, tag: Option<&Tag>) -> Diagnostic {
     let tag: String = tag.map(Tag::original).unwrap_or_default().chars().take(40).collect();
     let (problem, hint) = match origin {
@@ -579,7 +580,7 @@ fn tag_finding(origin: Origin<'_>, tag: Option<&Tag>) -> Diagnostic {
     Diagnostic::error(code::TAG_NOT_KNOWN.as_str(), format!("tag {tag} {problem}")).hint(hint)
 }
 
-/// Returns the finding for a reference that cannot be replaced, with advice.
+/// Returns the finding for a reference that cannot be resolved, with a hint.
 fn variable_finding(error: &VariableError) -> Diagnostic {
     let finding = Diagnostic::error(error.code(), error.to_string());
     let keep = |name: &str| {
@@ -614,7 +615,8 @@ fn merge_finding(value: &Node, span: Span) -> Option<Diagnostic> {
     })
 }
 
-/// Puts merged members where the `<<` stood. Own keys win, then earlier merges.
+/// Inserts merged properties at the position of the `<<`. Own keys take precedence, then earlier
+/// merges.
 fn merge(members: Vec<Member>, merges: Vec<(usize, Span, Node)>) -> Vec<Member> {
     if merges.is_empty() {
         return members;

@@ -1,29 +1,29 @@
-//! The parsed tree: JSON values with their span in a file.
+//! Parsed tree: JSON values with their span in a file.
 
 use serde_json::{Map, Number, Value};
 
-/// A place in a file: line and column count from 1 (columns in characters), the range is in bytes.
+/// Position in a file: line and column count from 1 (columns in characters), the range is in bytes.
 ///
-/// The default span (line 0) belongs to values that did not come from a file.
+/// The default span (line 0) is for values that did not come from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Span {
-    /// Index into [`Sources`](crate::Sources): with includes, one tree has parts of several files.
+    /// Index into [`Sources`](crate::Sources): with includes, one tree spans several files.
     pub file: u32,
-    /// Line of the first character, from 1; 0 where there is no file.
+    /// Line of the first character, from 1; 0 without a file.
     pub line: u32,
     /// Column of the first character, from 1.
     pub column: u32,
     /// First byte.
     pub start: usize,
-    /// One past the last byte.
+    /// Offset after the last byte.
     pub end: usize,
 }
 
-/// A JSON value with the place it came from. Equality looks at places too; compare
-/// [`Node::to_json`] to compare values.
+/// JSON value with its position. Equality includes positions; use [`Node::to_json`] to compare
+/// values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Where the value stands.
+    /// Position of the value.
     pub span: Span,
     /// The value.
     pub kind: Kind,
@@ -38,7 +38,7 @@ pub enum Kind {
     Bool(bool),
     /// Any JSON number: i64, u64 or a finite f64.
     Number(Number),
-    /// Text.
+    /// String.
     String(String),
     /// Elements in file order.
     Array(Vec<Node>),
@@ -51,14 +51,14 @@ pub enum Kind {
 pub struct Member {
     /// The key.
     pub key: String,
-    /// Where the key stands.
+    /// Position of the key.
     pub key_span: Span,
     /// Value of the key.
     pub value: Node,
 }
 
 impl Node {
-    /// The plain JSON value, without places.
+    /// Returns the plain JSON value, without positions.
     pub fn to_json(&self) -> Value {
         match &self.kind {
             Kind::Null => Value::Null,
@@ -72,7 +72,7 @@ impl Node {
         }
     }
 
-    /// A tree without places, for values that never were in a file.
+    /// Creates a tree without positions, for values that did not come from a file.
     pub fn from_json(value: &Value) -> Node {
         let kind = match value {
             Value::Null => Kind::Null,
@@ -94,57 +94,58 @@ impl Node {
         Node { span: Span::default(), kind }
     }
 
-    /// The value under `key`; `None` also where this is not an object.
+    /// Returns the value under `key`; `None` if this is not an object.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.member(key).map(|member| &member.value)
     }
 
-    /// The member named `key`, for its [`Member::key_span`].
+    /// Returns the property named `key`, for its [`Member::key_span`].
     pub fn member(&self, key: &str) -> Option<&Member> {
         self.as_object()?.iter().find(|member| member.key == key)
     }
 
-    /// The text, where this is a string.
+    /// Returns the value as a string, if it is one.
     pub fn as_str(&self) -> Option<&str> {
         if let Kind::String(value) = &self.kind { Some(value) } else { None }
     }
 
-    /// The elements, where this is an array.
+    /// Returns the elements, if this is an array.
     pub fn as_array(&self) -> Option<&[Node]> {
         if let Kind::Array(items) = &self.kind { Some(items) } else { None }
     }
 
-    /// The members, where this is an object.
+    /// Returns the properties, if this is an object.
     pub fn as_object(&self) -> Option<&[Member]> {
         if let Kind::Object(members) = &self.kind { Some(members) } else { None }
     }
 
-    /// The truth value, where this is one.
+    /// Returns the value as a boolean, if it is one.
     pub fn as_bool(&self) -> Option<bool> {
         if let Kind::Bool(value) = self.kind { Some(value) } else { None }
     }
 
-    /// The number, where this is a whole one within u64.
+    /// Returns the value as u64, if it is an integer in range.
     pub fn as_u64(&self) -> Option<u64> {
         if let Kind::Number(value) = &self.kind { value.as_u64() } else { None }
     }
 
-    /// The number, where this is a whole one within i64.
+    /// Returns the value as i64, if it is an integer in range.
     pub fn as_i64(&self) -> Option<i64> {
         if let Kind::Number(value) = &self.kind { value.as_i64() } else { None }
     }
 
-    /// The number, where this is one.
+    /// Returns the value as f64, if it is a number.
     pub fn as_f64(&self) -> Option<f64> {
         if let Kind::Number(value) = &self.kind { value.as_f64() } else { None }
     }
 
-    /// Whether this is `null`.
+    /// Returns whether this is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self.kind, Kind::Null)
     }
 
-    /// The JSON Schema name of the type: `null`, `boolean`, `integer`, `number`, `string`, `array`, `object`.
+    /// Returns the JSON Schema name of the type: `null`, `boolean`, `integer`, `number`, `string`,
+    /// `array`, `object`.
     pub fn type_name(&self) -> &'static str {
         match &self.kind {
             Kind::Null => "null",
@@ -157,7 +158,7 @@ impl Node {
         }
     }
 
-    /// The node a JSON pointer (RFC 6901) names; `""` is this node.
+    /// Returns the node at a JSON pointer (RFC 6901); `""` is this node.
     pub fn at_pointer(&self, json_pointer: &str) -> Option<&Node> {
         if json_pointer.is_empty() {
             return Some(self);

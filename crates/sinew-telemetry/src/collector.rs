@@ -1,4 +1,4 @@
-//! Where traces go: the variables of OpenTelemetry, read the way its specification says.
+//! Trace collector from the OpenTelemetry variables, interpreted as in their specification.
 
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _};
 
@@ -9,14 +9,14 @@ use sinew_protocol::env::{
 
 use crate::TelemetryError;
 
-/// A collector that was named. Headers and timeouts are read by the exporter itself.
+/// Configured collector. The exporter itself reads headers and timeouts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TraceCollector {
     endpoint: String,
 }
 
 impl TraceCollector {
-    /// The collector that the environment names; none when it names none or switches traces off.
+    /// Returns the collector of the environment; `None` without one, or if traces are disabled.
     pub(super) fn named(
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, TelemetryError> {
@@ -26,7 +26,8 @@ impl TraceCollector {
             return Ok(None);
         }
         let endpoint = match (environment(OTLP_TRACES_ENDPOINT), environment(OTLP_ENDPOINT)) {
-            // The variable for traces is taken as it is, the one for everything gets the path of traces.
+            // The variable for traces is used unchanged; the general one gets the path of traces
+            // appended.
             (Some(endpoint), _) => endpoint,
             (None, Some(base)) => format!("{}/v1/traces", base.trim_end_matches('/')),
             (None, None) => return Ok(None),
@@ -43,7 +44,7 @@ impl TraceCollector {
         }
     }
 
-    /// The exporter for it.
+    /// Returns the exporter for this collector.
     pub(super) fn exporter(&self) -> Result<SpanExporter, TelemetryError> {
         // The exporter's HTTP client panics without a default provider.
         let _ = rustls::crypto::ring::default_provider().install_default();

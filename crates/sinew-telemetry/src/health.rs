@@ -1,8 +1,8 @@
-//! The health port: `/healthz` (alive), `/readyz` (can take work, or why not), `/metrics` (for Prometheus).
+//! Health port: `/healthz` (alive), `/readyz` (ready, or the reason), `/metrics` (for Prometheus).
 //!
-//! On the loopback interface unless told otherwise. It reads a method and a path and nothing else, keeps few connections,
-//! and gives none of them long. At the limit the oldest connection makes way for the newest, so that connections which
-//! stay silent do not keep probes out.
+//! Binds to the loopback interface by default. It reads only a method and a path, and limits the
+//! number and duration of connections. At the limit it closes the oldest connection for a new one,
+//! so that idle connections do not block probes.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -24,24 +24,24 @@ use tokio_util::sync::CancellationToken;
 use crate::TelemetryError;
 use crate::metric::{MetricsPage, upkeep};
 
-/// Returns `Ok` while the service can take work, else the reason in one sentence.
+/// Returns `Ok` while the service is ready, otherwise the reason in one sentence.
 pub type ReadinessCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// Connections that are open at once. Probes and a scraper have few; the rest is time for a probe to ask while others
-/// connect and stay silent.
+/// Maximum number of open connections. Probes and a scraper need few; the others leave a probe
+/// enough time to send its request while idle connections are opened.
 const MAX_CONNECTIONS: usize = 128;
-/// How long a connection may last: probes ask one thing.
+/// Maximum duration of a connection: probes send one request.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the head of a request may take.
+/// Timeout for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Requests here have no long heads.
+/// Maximum size of a request head, in bytes.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
-/// After a failed accept, for instance because the process has no file descriptor left.
+/// Delay after a failed accept, for instance without free file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);
 const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The listening port; closed on drop.
+/// Health server; its port is closed on drop.
 #[derive(Debug)]
 pub(super) struct HealthServer {
     address: SocketAddr,
@@ -49,7 +49,7 @@ pub(super) struct HealthServer {
     stop: CancellationToken,
 }
 
-/// State that requests are answered from.
+/// State for responses.
 struct HealthState {
     ready: ReadinessCheck,
     page: MetricsPage,
@@ -57,7 +57,7 @@ struct HealthState {
 }
 
 impl HealthServer {
-    /// Listens.
+    /// Binds the port and starts serving.
     pub(super) async fn start(
         address: SocketAddr,
         ready: ReadinessCheck,
@@ -79,12 +79,12 @@ impl HealthServer {
         Ok(Self { address, draining, stop })
     }
 
-    /// Where it listens.
+    /// Returns the bound address.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// No longer ready, whatever the service says.
+    /// Reports the service as draining, regardless of its readiness check.
     pub(super) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -120,7 +120,8 @@ async fn serve(listener: TcpListener, site: Arc<HealthState>, stop: Cancellation
                 .max_buf_size(MAX_HEAD_BYTES)
                 .serve_connection(TokioIo::new(stream), answering);
             tokio::select! {
-                // hyper answers malformed requests itself; an aborted connection needs no report.
+                // hyper responds to malformed requests itself; an aborted connection needs no
+                // report.
                 _ = connection => {}
                 () = tokio::time::sleep(CONNECTION_TIMEOUT) => {}
                 () = stop.cancelled() => {}
@@ -130,7 +131,7 @@ async fn serve(listener: TcpListener, site: Arc<HealthState>, stop: Cancellation
     }
 }
 
-/// Forgets connections that have ended; closes the oldest ones until another one fits.
+/// Removes ended connections, and closes the oldest ones at the limit.
 fn make_room(connections: &mut VecDeque<AbortHandle>) {
     if connections.len() < MAX_CONNECTIONS {
         return;
@@ -149,7 +150,7 @@ impl HealthState {
             return response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n".into());
         }
         match request.uri().path() {
-            // A process that answers is alive.
+            // A process that responds is alive.
             "/healthz" => response(StatusCode::OK, TEXT, "alive\n".into()),
             "/readyz" => match self.ready() {
                 Ok(()) => response(StatusCode::OK, TEXT, "ready\n".into()),
@@ -239,7 +240,7 @@ mod tests {
             let answer = ask(address, request).await;
             assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{request:.40}: {answer}");
         }
-        // A port that is taken is an error, not a second listener.
+        // A port in use is an error, not a second listener.
         let taken =
             HealthServer::start(address, Arc::new(|| Ok(())), Arc::new(String::new)).await.unwrap_err();
         assert_eq!(taken.code(), "SINEW-8060");
@@ -260,13 +261,13 @@ mod tests {
             }
             silent.push(stream);
         }
-        // Well below the five seconds after which a request without an end is given up.
+        // Well below the timeout of five seconds for an incomplete request.
         for path in ["/healthz", "/readyz"] {
             let answer = tokio::time::timeout(HEAD_TIMEOUT / 5, get(address, path)).await.unwrap();
             assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         }
         let mut nothing = Vec::new();
-        // The first connection was closed to make room, however that is told.
+        // The oldest connection was closed, either by a reset or by an end of file.
         let _ = tokio::time::timeout(HEAD_TIMEOUT / 5, silent[0].read_to_end(&mut nothing)).await.unwrap();
     }
 }

@@ -1,11 +1,11 @@
 //! Logs, traces, metrics and health of a service of Sinew.
 //!
-//! Place in the flow: a service calls [`start_service`] once, before it connects, and [`Telemetry::stop`] once, after it
-//! has drained. The other crates use `tracing` and `metrics` only; this crate turns what they emit into log lines, spans
-//! and samples.
+//! Layer: a service calls [`start_service`] once, before it connects, and [`Telemetry::stop`] once,
+//! after it has drained. The other crates only use `tracing` and `metrics`; this crate converts
+//! their output to log lines, spans and samples.
 //!
-//! It never decides anything, never writes a secret or the content of a message, and never stops a service: a missing
-//! collector or scraper costs samples, not work.
+//! It makes no decisions, never writes a secret or the content of a message, and never stops a
+//! service: without a collector or scraper, samples are lost, but work continues.
 
 mod collector;
 mod health;
@@ -35,11 +35,11 @@ pub struct TelemetryOptions {
     pub id: Option<String>,
     /// Address of `/healthz`, `/readyz` and `/metrics`. `None` opens no port.
     pub health: Option<SocketAddr>,
-    /// Decides what `/readyz` answers.
+    /// Determines the response of `/readyz`.
     pub ready: ReadinessCheck,
-    /// Writes log lines for people instead of JSON.
+    /// Whether log lines are for people instead of JSON.
     pub terminal: bool,
-    /// Colour in lines for people.
+    /// Whether lines for people have colours.
     pub color: bool,
 }
 
@@ -58,10 +58,10 @@ impl std::fmt::Debug for TelemetryOptions {
     }
 }
 
-/// Reason why telemetry cannot start as configured.
+/// Reason why telemetry cannot start.
 #[derive(Debug, Error)]
 pub enum TelemetryError {
-    /// The port for health and metrics is taken or forbidden.
+    /// The port for health and metrics is in use or not permitted.
     #[error("cannot listen on {address} for health and metrics: {error}")]
     Port {
         /// The address.
@@ -72,13 +72,13 @@ pub enum TelemetryError {
     /// `SINEW_LOG` is not a valid filter.
     #[error("SINEW_LOG is not a valid filter: {0}")]
     Filter(String),
-    /// The variables of OpenTelemetry ask for an unsupported export.
+    /// The OpenTelemetry variables require an unsupported export.
     #[error("traces cannot be exported: {0}")]
     Export(String),
 }
 
 impl TelemetryError {
-    /// The operator code.
+    /// Returns the operator code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Port { .. } => code::HEALTH_PORT_CANNOT_BE_OPENED.as_str(),
@@ -88,19 +88,21 @@ impl TelemetryError {
     }
 }
 
-/// The running telemetry of this process.
+/// Running telemetry of this process.
 #[derive(Debug)]
 pub struct Telemetry {
     traces: Option<trace::TraceExporter>,
     health: Option<health::HealthServer>,
 }
 
-/// Starts logs, traces (if the environment names a collector) and the health port (if `options` name one).
+/// Starts logs, traces (if the environment has a collector) and the health port (if `options` has
+/// an address).
 ///
-/// `role` is a word such as `executor`. A second call in one process keeps the logs and metrics of the first.
+/// `role` is for example `executor`. A second call in one process keeps the logs and metrics of the
+/// first.
 ///
 /// # Errors
-/// The port cannot be opened, or a variable of the environment is not valid.
+/// The port cannot be opened, or an environment variable is invalid.
 pub async fn start_service(
     role: &'static str,
     options: TelemetryOptions,
@@ -111,7 +113,7 @@ pub async fn start_service(
         .map(|collector| trace::TraceExporter::new(role, options.id.as_deref(), &collector, &environment))
         .transpose()?;
     let scrubber = log::SecretScrubber::new(&environment);
-    // Fails if this process has a log already, as in a test with two services.
+    // Fails if this process already has a log, as in a test with two services.
     let _ = if let Some(traces) = &traces {
         let lines = log::layer(&options, scrubber, std::io::stderr);
         let lines = lines.with_filter(log::filter(wanted.as_deref())?);
@@ -132,7 +134,8 @@ pub async fn start_service(
 
 /// Returns a subscriber that writes lines and exports no spans.
 ///
-/// A place for spans that stays empty is not the same: with it, every event of every crate is built before it is dropped.
+/// An empty layer for spans is not equivalent: with it, every event of every crate is built before
+/// it is dropped.
 fn lines_alone(
     lines: impl Layer<Registry> + Send + Sync,
     filter: impl Filter<Registry> + Send + Sync + 'static,
@@ -140,10 +143,11 @@ fn lines_alone(
     tracing_subscriber::registry().with(lines.with_filter(filter))
 }
 
-/// Starts the traces of a command line client, if the environment names a collector. Writes no log and opens no port.
+/// Starts the traces of a command line client, if the environment has a collector. Writes no log
+/// and opens no port.
 ///
 /// # Errors
-/// A variable of the environment is not valid.
+/// An environment variable is invalid.
 pub fn start_client() -> Result<Telemetry, TelemetryError> {
     let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let traces = collector::TraceCollector::named(&environment)?
@@ -156,19 +160,19 @@ pub fn start_client() -> Result<Telemetry, TelemetryError> {
 }
 
 impl Telemetry {
-    /// Returns the address of the health port, with the number chosen for port 0.
+    /// Returns the address of the health port, with the assigned number for port 0.
     pub fn address(&self) -> Option<SocketAddr> {
         self.health.as_ref().map(health::HealthServer::address)
     }
 
-    /// Makes `/readyz` answer "draining", so that load balancers send nothing new.
+    /// Makes `/readyz` return "draining", so that load balancers send no new requests.
     pub fn drain(&self) {
         if let Some(health) = &self.health {
             health.drain();
         }
     }
 
-    /// Exports the remaining spans and closes the port. Returns after `within` at the latest.
+    /// Exports the remaining spans and closes the port, within the timeout `within`.
     pub async fn stop(self, within: Duration) {
         if let Some(traces) = self.traces {
             traces.stop(within).await;

@@ -1,4 +1,5 @@
-//! Log lines on stderr: for people on a terminal, one JSON object a line otherwise, without secrets either way.
+//! Log lines on stderr: for people on a terminal, otherwise one JSON object per line, always
+//! without secrets.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use tracing_subscriber::{EnvFilter, Layer};
 
 use super::{TelemetryError, TelemetryOptions};
 
-/// Filter without `SINEW_LOG`: Sinew's own messages, and warnings of other crates.
+/// Default filter: Sinew's own messages, and warnings of other crates.
 const DEFAULT_FILTER: &str = "warn,sinew=info";
-/// Said of themselves by crates whose troubles we word ourselves.
+/// Filters of crates whose failures Sinew reports itself.
 const FOREIGN_FILTERS: [&str; 3] = ["opentelemetry=off", "hyper=warn", "rmcp=error"];
-/// Variables whose values never reach a log.
+/// Variables whose values are redacted in logs.
 const SECRET_VARIABLES: [&str; 5] = [
     sinew_protocol::env::NATS_PASSWORD,
     sinew_protocol::env::RESULT_KEY,
@@ -25,11 +26,12 @@ const SECRET_VARIABLES: [&str; 5] = [
     sinew_protocol::env::OTLP_HEADERS,
     sinew_protocol::env::OTLP_TRACES_HEADERS,
 ];
-/// Shorter secrets would blot out ordinary words.
+/// Minimum length of a redacted secret: shorter ones would redact ordinary words.
 const MIN_SECRET_BYTES: usize = 4;
 const REDACTED: &str = "[redacted]";
 
-/// Returns the filter of `SINEW_LOG`, in tracing's syntax. No setting opens what [`is_safe_to_log`] closes.
+/// Returns the filter of `SINEW_LOG`, in the syntax of `tracing`. No setting enables what
+/// [`is_safe_to_log`] disables.
 pub(super) fn filter<S: Subscriber>(
     wanted: Option<&str>,
 ) -> Result<impl Filter<S> + Send + Sync + 'static, TelemetryError> {
@@ -40,15 +42,16 @@ pub(super) fn filter<S: Subscriber>(
         Some(text) => parse(text),
         None => parse(&format!("{DEFAULT_FILTER},{}", FOREIGN_FILTERS.join(","))),
     }?;
-    // Without a hint, every crate asks for every event whether it is wanted.
+    // Without a hint, every crate checks the filter for every event.
     let safe = filter_fn(is_safe_to_log).with_max_level_hint(LevelFilter::TRACE);
     Ok(chosen.and(safe))
 }
 
-/// Says whether lines of this origin are free of message contents and credentials.
+/// Returns whether lines of this origin are free of message contents and credentials.
 ///
-/// Below the level `info` the NATS client prints payloads, answers of the server and its own password, HTTP and TLS
-/// libraries print what passes through. The library of MCP prints messages of clients up to `warn`. Crates of Sinew log no contents at any level, so all their levels are safe.
+/// Below the level `info` the NATS client logs payloads, server responses and its own password, and
+/// HTTP and TLS libraries log the data that they transfer. The MCP library logs client messages up
+/// to `warn`. Crates of Sinew log no contents at any level, so all their levels are safe.
 fn is_safe_to_log(origin: &Metadata<'_>) -> bool {
     let name = origin.target().split("::").next().unwrap_or_default();
     let own = name == "sinew" || name.strip_prefix("sinew_").is_some_and(|rest| !rest.is_empty());
@@ -56,7 +59,7 @@ fn is_safe_to_log(origin: &Metadata<'_>) -> bool {
     own || *origin.level() <= safest
 }
 
-/// The layer that writes lines.
+/// Returns the layer that writes lines.
 pub(super) fn layer<S, W>(
     options: &TelemetryOptions,
     scrubber: SecretScrubber,
@@ -79,25 +82,25 @@ where
     }
 }
 
-/// Takes secrets out of lines.
+/// Redacts secrets in lines.
 #[derive(Debug)]
 pub(super) struct SecretScrubber {
-    /// Longest first, so that no part of one survives another.
+    /// Longest first, so that no remainder of a longer secret is left.
     secrets: Vec<String>,
 }
 
 impl SecretScrubber {
-    /// Knows the secrets of this process's environment.
+    /// Collects the secrets in the environment of this process.
     pub(super) fn new(environment: &dyn Fn(&str) -> Option<String>) -> Self {
         let mut secrets = Vec::new();
         for value in SECRET_VARIABLES.iter().filter_map(|name| environment(name)) {
-            // Headers are a list of `name=value`; each value is a secret of its own.
+            // Headers are a list of `name=value`; each value is a separate secret.
             let parts =
                 value.split(',').filter_map(|part| part.split_once('=')).map(|(_, secret)| secret.trim());
             secrets.extend(parts.map(str::to_owned));
             secrets.push(value);
         }
-        // As JSON writes them, too.
+        // Also in their JSON form.
         let escaped = |secret: &String| serde_json::to_string(secret).ok();
         let escaped: Vec<String> =
             secrets.iter().filter_map(escaped).map(|text| text.trim_matches('"').to_owned()).collect();
@@ -108,7 +111,7 @@ impl SecretScrubber {
         Self { secrets }
     }
 
-    /// The line without secrets: those we know, and whatever stands before the `@` of an address.
+    /// Redacts a line: the known secrets, and the user information in addresses.
     pub(super) fn clean(&self, line: &str) -> String {
         let mut line = line.to_owned();
         for secret in &self.secrets {
@@ -120,7 +123,7 @@ impl SecretScrubber {
     }
 }
 
-/// `scheme://user:password@host` without its middle.
+/// Removes the user information from `scheme://user:password@host`.
 fn without_user_info(line: &str) -> String {
     let mut clean = String::with_capacity(line.len());
     let mut rest = line;
@@ -144,7 +147,8 @@ fn without_user_info(line: &str) -> String {
     clean
 }
 
-/// Makes writers that clean every line. A line is one write: tracing formats it whole before it writes.
+/// Creates writers that redact every line. A line is one write: tracing formats it completely
+/// before it writes.
 struct ScrubbedWriter<W> {
     to: W,
     scrubber: Arc<SecretScrubber>,
@@ -168,7 +172,8 @@ struct Line<W> {
 impl<W: Write> Write for Line<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let clean = self.scrubber.clean(&String::from_utf8_lossy(line));
-        // Text of others in a message must neither steer the terminal nor look like another line of the log.
+        // Untrusted text in a message must neither control the terminal nor look like another line
+        // of the log.
         let text = clean.strip_suffix('\n').unwrap_or(&clean);
         self.to.write_all(format!("{}\n", escape(text, self.policy)).as_bytes())?;
         Ok(line.len())

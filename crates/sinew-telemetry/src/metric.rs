@@ -1,4 +1,5 @@
-//! Every metric with what it means: the table that describes them to Prometheus, and that deploy/ is checked against.
+//! Every metric with its description: the table that describes them to Prometheus, and that deploy/
+//! is checked against.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,40 +8,40 @@ use metrics::Unit;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sinew_protocol::subject::COUNTED_SUBJECT_KINDS;
 
-/// The kinds of metrics.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MetricKind {
-    /// Only grows; its rate counts.
+    /// Value that only increases.
     Counter,
-    /// Goes up and down.
+    /// Value that increases and decreases.
     Gauge,
-    /// How values are spread, in these buckets.
+    /// Distribution of values in these buckets.
     Histogram(&'static [f64]),
 }
 
-/// One metric.
+/// Description of a metric.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricDescription {
-    /// Its name, with the unit at its end where it has one.
+    /// Name, with the unit as suffix if it has one.
     pub name: &'static str,
-    /// Its kind.
+    /// Kind of the metric.
     pub kind: MetricKind,
-    /// Its unit.
+    /// Unit of the metric.
     pub unit: Unit,
-    /// Its labels, all of few values.
+    /// Labels, all with few values.
     #[allow(dead_code, reason = "what deploy/ is checked against")]
     pub labels: &'static [&'static str],
     /// Meaning of the metric.
     pub help: &'static str,
 }
 
-/// From a memory copy to a slow disk and far beyond.
+/// From a memory copy to far above a slow disk.
 const SHORT_SECONDS: &[f64] =
     &[0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 /// From a script to a person's answer.
 const LONG_SECONDS: &[f64] =
     &[0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0];
-/// From a word to the largest contexts.
+/// From a single word to the largest contexts.
 const TOKEN_BUCKETS: &[f64] =
     &[1.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0];
 /// Powers of two.
@@ -73,7 +74,8 @@ const fn histogram(
     MetricDescription { name, kind: MetricKind::Histogram(buckets), unit, labels, help }
 }
 
-/// All of ours. Metrics of the process itself (`process_…`) are those of every Prometheus client.
+/// All metrics of Sinew. Metrics of the process itself (`process_…`) are those of every Prometheus
+/// client.
 pub const METRICS: &[MetricDescription] = &[
     gauge(
         "sinew_build_info",
@@ -253,10 +255,10 @@ pub const METRICS: &[MetricDescription] = &[
     counter("sinew_spans_lost_total", &[], "spans that no collector accepted"),
 ];
 
-/// Renders what Prometheus reads.
+/// Renders the metrics for Prometheus.
 pub(super) type MetricsPage = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Makes this process collect metrics; once, whoever asks again gets the same.
+/// Starts the collection of metrics; further calls return the same page.
 pub(super) fn install(role: &'static str) -> MetricsPage {
     static INSTALLED: OnceLock<PrometheusHandle> = OnceLock::new();
     let handle = INSTALLED.get_or_init(|| {
@@ -281,7 +283,7 @@ pub(super) fn install(role: &'static str) -> MetricsPage {
     })
 }
 
-/// Keeps memory bounded when nobody asks for metrics: samples are sorted into their buckets now and then.
+/// Limits memory without scrapes: samples are sorted into their buckets regularly.
 pub(super) async fn upkeep(page: MetricsPage) {
     let mut turn = tokio::time::interval(UPKEEP_INTERVAL);
     loop {
@@ -292,7 +294,7 @@ pub(super) async fn upkeep(page: MetricsPage) {
 
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Refused are only histograms without buckets, and none of ours is.
+/// Only histograms without buckets are rejected, and Sinew has none.
 fn builder() -> PrometheusBuilder {
     let described = METRICS.iter().try_fold(PrometheusBuilder::new(), |builder, metric| match metric.kind {
         MetricKind::Histogram(buckets) => {
@@ -313,9 +315,10 @@ fn describe() {
     }
 }
 
-/// Roles of processes that run an executor, whose doings the counters count.
+/// Roles of processes that run an executor, whose activity the counters count.
 const ROLES_WITH_EXECUTOR: [&str; 2] = ["executor", "dev"];
-/// Counters of executors with one label, and all its values. Labels of the same name differ in their values by counter.
+/// Counters of executors with one label, and all its values. Labels of the same name have different
+/// values in each counter.
 const LABEL_VALUES: [(&str, &[&str]); 5] = [
     ("sinew_executions_ended_total", &["succeeded", "failed", "cancelled"]),
     ("sinew_attempts_ended_total", &["succeeded", "error", "failure", "invalid", "cancelled", "timeout"]),
@@ -324,8 +327,9 @@ const LABEL_VALUES: [(&str, &[&str]); 5] = [
     ("sinew_undeliverable_total", &COUNTED_SUBJECT_KINDS),
 ];
 
-/// Sets counters to 0. A rate sees the first increase of a counter only if the counter was there before. Counters whose
-/// label values are not known in advance start with their first value, and gateways and bridges start their own.
+/// Sets counters to 0. A rate includes the first increase of a counter only if the counter existed
+/// before. Counters without known label values start with their first value, and gateways and
+/// bridges start their own.
 fn start_counters() {
     for metric in METRICS.iter().filter(|metric| metric.kind == MetricKind::Counter) {
         match metric.labels {
@@ -405,7 +409,7 @@ mod tests {
     fn names_follow_the_conventions() {
         for metric in METRICS {
             let MetricDescription { name, kind, unit, labels, help } = metric;
-            // Names of models' figures are those of OpenTelemetry.
+            // Metrics of models have the names of OpenTelemetry.
             let is_named = name.starts_with("sinew_") || name.starts_with("gen_ai_client_");
             assert!(is_named && !help.is_empty() && !help.ends_with('.'), "{name}");
             assert_eq!(*kind == MetricKind::Counter, name.ends_with("_total"), "{name}");

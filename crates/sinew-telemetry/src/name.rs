@@ -1,8 +1,9 @@
-//! Names of spans and attributes, the only place that has them. Those of `gen_ai.*` are still in development: a new
-//! version of the conventions is a change of this file.
+//! Names of spans and attributes, in one place. Those of `gen_ai.*` are still in development: a new
+//! version of the conventions changes only this file.
 //!
-//! Libraries name their spans in our own words; here they become what tools for traces know. Only the fields of
-//! [`ATTRIBUTES`] leave the process: no prompt, no input, no output, no reason in somebody's words.
+//! Libraries use Sinew's own span names; this module converts them to the conventions of tracing
+//! tools. Only the fields of [`ATTRIBUTES`] are exported: no prompt, input, output or free-text
+//! reason.
 
 use opentelemetry::trace::SpanKind;
 use opentelemetry::{Array, Key, KeyValue, Value};
@@ -18,7 +19,7 @@ const REQUEST_MODEL: &str = "gen_ai.request.model";
 const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 const ERROR: &str = "error.type";
 
-/// Fields of our spans, and the attributes they become.
+/// Fields of Sinew's spans, and their attributes.
 const ATTRIBUTES: [(&str, &str); 18] = [
     ("workflow", WORKFLOW),
     ("agent", AGENT),
@@ -40,22 +41,22 @@ const ATTRIBUTES: [(&str, &str); 18] = [
     ("status", "sinew.status"),
 ];
 
-/// Our spans: what they are called in the code, the operation they are, the field that completes the name, their kind.
+/// Sinew's spans: name in the code, operation, field that completes the name, kind.
 const SPANS: [(&str, &str, &str, SpanKind); 6] = [
-    // A client asks for an execution and may wait for its end.
+    // A client starts an execution and may wait for its end.
     ("start", "invoke_workflow", "workflow", SpanKind::Client),
     // The executor's view of an execution, from its start to its end.
     ("execution", "invoke_workflow", "workflow", SpanKind::Internal),
-    // The executor's view of a node that asks an agent, from its begin to its end.
+    // The executor's view of a node that calls an agent, from its start to its end.
     ("activation", "invoke_agent", "agent", SpanKind::Client),
-    // The agent's own view of it.
+    // The agent's own view of the call.
     ("task", "invoke_agent", "agent", SpanKind::Internal),
     ("tool", "execute_tool", "tool", SpanKind::Internal),
     // A turn of a conversation.
     ("chat", "chat", "model", SpanKind::Client),
 ];
 
-/// A span in the words of the conventions.
+/// Span with names of the conventions.
 #[derive(Debug)]
 pub(super) struct SpanName {
     pub(super) name: String,
@@ -63,7 +64,7 @@ pub(super) struct SpanName {
     pub(super) attributes: Vec<KeyValue>,
 }
 
-/// Words a span that the code calls `name`.
+/// Converts the span that the code calls `name`.
 pub(super) fn named(name: &str, kind: SpanKind, fields: Vec<KeyValue>) -> SpanName {
     let mut attributes: Vec<KeyValue> = fields
         .into_iter()
@@ -85,7 +86,8 @@ pub(super) fn named(name: &str, kind: SpanKind, fields: Vec<KeyValue>) -> SpanNa
     SpanName { name, kind, attributes }
 }
 
-/// The value in the type of the conventions: a model may end several answers at once, so there is a list of reasons.
+/// Converts a value to the type in the conventions: a model may end several answers at once, so the
+/// reasons are a list.
 fn as_conventional(attribute: &str, value: Value) -> Value {
     match value {
         Value::String(reason) if attribute == FINISH_REASONS => Value::Array(Array::String(vec![reason])),

@@ -1,14 +1,17 @@
-//! TraceExporter: spans of this process go to an OpenTelemetry collector, and join those of the processes before and after it.
+//! Exports the spans of this process to an OpenTelemetry collector, and connects them to those of
+//! other processes.
 //!
-//! What belongs to one request is joined by the W3C `traceparent` of messages. Three ways lead into a trace:
+//! The W3C `traceparent` of messages connects the spans of one request. A trace is continued in
+//! three ways:
 //!
-//! - a span with a field `trace_parent` (or `traceparent`) continues the trace that the field names, whatever span it was
-//!   opened in; so libraries need not know OpenTelemetry;
+//! - a span with a field `trace_parent` (or `traceparent`) continues the trace of that field,
+//!   regardless of its parent span, so libraries do not depend on OpenTelemetry;
 //! - [`continue_trace`] does the same with the headers of a message;
-//! - a `tracing` event with target [`FINISHED`] is a span that has ended already, with an id and times of its own. What
-//!   lasts longer than a process, such as an execution, is told this way once it is over, from the journal.
+//! - a `tracing` event with target [`FINISHED`] is a span that has already ended, with its own id
+//!   and times. Spans that outlive a process, such as an execution, are reported this way from the
+//!   journal after their end.
 //!
-//! [`inject_trace`] leads out of it, into the headers of the next message.
+//! [`inject_trace`] writes the trace into the headers of the next message.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -39,19 +42,20 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::collector::TraceCollector;
 use crate::{TelemetryError, name};
 
-/// Target of events that are spans which have ended. SpanFields: `span` (what it is called in the code), `traceparent` (its
-/// parent; itself when it is the first of its trace), `id` (its own, 16 hex digits), `start` and `end` (milliseconds since 1970), and any of the fields that
-/// `name` knows; `error` marks it as failed.
+/// Target of events for spans that have ended. Fields: `span` (its name in the code), `traceparent`
+/// (its parent; itself if it is the first of its trace), `id` (its own, 16 hex digits), `start` and
+/// `end` (milliseconds since 1970), and any of the fields that `name` knows; `error` marks it as
+/// failed.
 pub(crate) const FINISHED: &str = "sinew::span";
 const SCOPE: &str = "sinew";
 const TRACE_PARENT: [&str; 2] = ["trace_parent", "traceparent"];
 
 thread_local! {
-    /// The trace that the span being opened on this thread continues.
+    /// Trace that the span being opened on this thread continues.
     static CONTINUED: RefCell<Option<ContextGuard>> = const { RefCell::new(None) };
 }
 
-/// The exporter of this process.
+/// Exporter of this process.
 #[derive(Debug)]
 pub(super) struct TraceExporter {
     provider: SdkTracerProvider,
@@ -59,7 +63,7 @@ pub(super) struct TraceExporter {
 }
 
 impl TraceExporter {
-    /// Exports to this collector.
+    /// Creates an exporter to this collector.
     pub(super) fn new(
         role: &str,
         id: Option<&str>,
@@ -79,7 +83,7 @@ impl TraceExporter {
         Self { provider, ended }
     }
 
-    /// The layer that turns spans of our crates into theirs. Events within spans stay in the log.
+    /// Returns the layers that export Sinew's spans. Events within spans are only logged.
     pub(super) fn layer<S>(&self) -> Vec<Box<dyn Layer<S> + Send + Sync>>
     where
         S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
@@ -100,10 +104,10 @@ impl TraceExporter {
         ]
     }
 
-    /// Sends what is left.
+    /// Exports the remaining spans.
     pub(super) async fn stop(self, within: Duration) {
         let provider = self.provider;
-        // It blocks until the collector has answered, or the time is up.
+        // Blocks until the collector has responded or the timeout expires.
         let _ = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(within)).await;
     }
 }
@@ -119,23 +123,23 @@ fn resource(role: &str, id: Option<&str>, environment: &dyn Fn(&str) -> Option<S
     Resource::builder().with_attributes(said).build()
 }
 
-/// Makes `span` continue the trace that a message belongs to; `header` reads the message's headers by name.
+/// Makes `span` continue the trace of a message; `header` returns the message's headers by name.
 #[allow(dead_code, reason = "for whoever receives requests with headers, such as a gateway; tests use it")]
 pub fn continue_trace(span: &tracing::Span, header: &dyn Fn(&str) -> Option<String>) {
     let context = remote(header);
     if context.span().span_context().is_valid() {
-        // Fails without an exporter, when there is no trace to join.
+        // Fails without an exporter, when there is no trace to continue.
         let _ = span.set_parent(context);
     }
 }
 
-/// Writes the trace of the current span into a message's headers; nothing when no trace is recorded.
+/// Writes the trace of the current span into a message's headers, if a trace is recorded.
 #[allow(dead_code, reason = "for whoever sends messages of its own within a span; tests use it")]
 pub fn inject_trace(set: &mut dyn FnMut(&str, String)) {
     struct Headers<'a>(&'a mut dyn FnMut(&str, String));
     impl Injector for Headers<'_> {
         fn set(&mut self, name: &str, value: String) {
-            // An empty trace state says nothing.
+            // An empty trace state contains no information.
             if !value.is_empty() {
                 (self.0)(name, value);
             }
@@ -145,7 +149,7 @@ pub fn inject_trace(set: &mut dyn FnMut(&str, String)) {
     TraceContextPropagator::new().inject_context(&context, &mut Headers(set));
 }
 
-/// The context that headers name. What is malformed names none.
+/// Returns the context in the headers; an empty one if they are malformed.
 fn remote(header: &dyn Fn(&str) -> Option<String>) -> Context {
     struct Headers(Vec<(&'static str, String)>);
     impl Extractor for Headers {
@@ -162,7 +166,7 @@ fn remote(header: &dyn Fn(&str) -> Option<String>) -> Context {
     TraceContextPropagator::new().extract_with_context(&Context::new(), &Headers(headers))
 }
 
-/// Before the layer of OpenTelemetry: a span that names a trace is opened in it.
+/// Runs before the OpenTelemetry layer: opens a span in the trace of its field.
 struct EnterRemoteTrace;
 
 impl<S: Subscriber> Layer<S> for EnterRemoteTrace {
@@ -178,7 +182,7 @@ impl<S: Subscriber> Layer<S> for EnterRemoteTrace {
     }
 }
 
-/// After it: the thread is where it was.
+/// Runs after the OpenTelemetry layer: restores the thread's context.
 struct LeaveRemoteTrace;
 
 impl<S: Subscriber> Layer<S> for LeaveRemoteTrace {
@@ -187,7 +191,7 @@ impl<S: Subscriber> Layer<S> for LeaveRemoteTrace {
     }
 }
 
-/// Turns events about spans that have ended into those spans.
+/// Converts events about ended spans to spans.
 struct EndedSpanLayer {
     to: SpanQueue,
 }
@@ -231,7 +235,7 @@ fn ended(fields: SpanFields) -> Option<SpanData> {
     })
 }
 
-/// SpanFields of a span or an event.
+/// Fields of a span or an event.
 #[derive(Debug, Default)]
 struct SpanFields(Vec<KeyValue>);
 
@@ -269,7 +273,7 @@ impl Visit for SpanFields {
     }
 }
 
-/// The one queue to the exporter, for spans that live and for those that have ended.
+/// Single queue to the exporter, for live and for ended spans.
 #[derive(Clone, Debug)]
 struct SpanQueue(Arc<BatchSpanProcessor>);
 
@@ -291,7 +295,8 @@ impl SpanProcessor for SpanQueue {
     }
 }
 
-/// An exporter that gives spans their names, and says once that a collector is away, and once that it is back.
+/// Exporter that names the spans, and logs once when the collector becomes unreachable, and once
+/// when it recovers.
 #[derive(Debug)]
 struct NamedSpanExporter<E> {
     inner: E,

@@ -8,40 +8,41 @@ use super::{ArtifactUri, BadArtifact, ObjectKey, parameters};
 use crate::deployment::is_digest;
 use crate::{ExecutionId, TaskId};
 
-/// Beginning of every address.
+/// Prefix of every address.
 const SCHEME: &str = "artifact://";
 
-/// An [`ArtifactUri`] in the mesh's own store:
+/// [`ArtifactUri`] in the artifact store of the mesh:
 /// `artifact://APP/USER/EXECUTION/NAME?version=N&task=TASK&sha256=HEX&key=KEY`.
 ///
-/// The session is the execution. A name never becomes part of an object's id ([`StoredAt::object`]).
+/// The session is the execution. The name is never part of the object's id ([`StoredAt::object`]).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StoredAt {
     /// Agent and name of the artifact; its session is the execution.
     pub uri: ArtifactUri,
-    /// The execution it belongs to.
+    /// Execution that the artifact belongs to.
     pub execution: ExecutionId,
-    /// The task that made it, or that it is the input of.
+    /// Task that created the artifact, or that receives it as input.
     pub task: TaskId,
     /// sha256 of the bytes, lower-case hex.
     pub sha256: String,
-    /// Key of the object: only readers of the address can find and open it.
+    /// Key of the object, without which it cannot be found or decrypted.
     pub key: ObjectKey,
 }
 
 impl StoredAt {
-    /// The id of the object: `{execution}.{task}.{sha256}`.
+    /// Returns the id of the object: `{execution}.{task}.{sha256}`.
     pub fn object(&self) -> String {
         object_id(&self.execution, &self.task, &self.sha256)
     }
 }
 
-/// The id of the object that holds bytes of a task.
+/// Returns the id of the object that stores bytes of a task.
 pub fn object_id(execution: &ExecutionId, task: &TaskId, sha256: &str) -> String {
     format!("{execution}.{task}.{sha256}")
 }
 
-/// Returns an address without its key, which names the content and does not open it. Other texts stay as they are.
+/// Removes the key from an address, which then identifies the content but cannot decrypt it.
+/// Returns other strings unchanged.
 pub fn without_key(text: &str) -> Cow<'_, str> {
     if !text.starts_with(SCHEME) || text.parse::<StoredAt>().is_err() {
         return Cow::Borrowed(text);
@@ -67,7 +68,7 @@ impl FromStr for StoredAt {
         let query = text.split_once('?').map_or("", |(_, query)| query);
         let one = |wanted: &str| {
             let mut found = parameters(query).filter(|(name, _)| *name == wanted);
-            // Two of them would mean different things to different readers.
+            // Readers could interpret a repeated parameter differently.
             found.next().filter(|_| found.next().is_none()).map(|(_, value)| value)
         };
         let task = one("task").and_then(|task| TaskId::parse(task).ok()).ok_or_else(bad)?;

@@ -1,9 +1,9 @@
 //! The key of a stored object, from which the subjects and the encryption key of its pieces are
 //! derived.
 //!
-//! A role that may read one object of the store may request any of its subjects, and the server
-//! also answers patterns. The protection of an object is therefore its key, which only its address
-//! contains.
+//! A role that may read one object of the store may request any subject of the store, and the
+//! server also accepts wildcards. An object is therefore protected by its key, which only its
+//! address contains.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use sha2::Sha256;
 use crate::id::{ExecutionId, Token, artifact_group};
 use crate::subject::Subject;
 
-/// Bytes of a piece's token: 160 bits, 32 characters.
+/// Size of a piece's token: 160 bits, 32 characters.
 const TOKEN_BYTES: usize = 20;
 
 /// Key of one stored object.
@@ -23,17 +23,19 @@ const TOKEN_BYTES: usize = 20;
 pub struct ObjectKey([u8; 32]);
 
 impl ObjectKey {
-    /// The key that a writer with this secret gives to an object, so that it stores the same object once.
+    /// Derives the key of an object from the writer's secret, so that a repeated write stores the
+    /// same object.
     pub fn derived(secret: &[u8; 32], object: &str) -> Self {
         Self(mac(secret, &[b"object", object.as_bytes()]))
     }
 
-    /// The key that seals the pieces.
+    /// Returns the key that encrypts the pieces.
     pub fn seal(&self) -> [u8; 32] {
         mac(&self.0, &[b"seal"])
     }
 
-    /// The subject of a piece, counted from 0. Nobody can derive it from the subjects of other pieces.
+    /// Returns the subject of a piece, counted from 0. It cannot be derived from the subjects of
+    /// other pieces.
     pub fn piece(&self, execution: &ExecutionId, nth: u64) -> Subject {
         let mut token = BASE32_NOPAD.encode(&mac(&self.0, &[b"piece", &nth.to_be_bytes()])[..TOKEN_BYTES]);
         token.make_ascii_lowercase();
@@ -41,7 +43,7 @@ impl ObjectKey {
     }
 }
 
-/// HMAC-SHA256 over a purpose and its data, in a domain of its own.
+/// HMAC-SHA256 over a purpose and its data, with its own domain prefix.
 fn mac(key: &[u8; 32], fields: &[&[u8]]) -> [u8; 32] {
     let mut block = [0; 64];
     block[..32].copy_from_slice(key);
@@ -75,7 +77,7 @@ impl fmt::Debug for ObjectKey {
     }
 }
 
-/// A text that is not the key of an object.
+/// Error for a string that is not an object key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not 32 bytes in base64url without padding")]
 pub struct BadObjectKey;

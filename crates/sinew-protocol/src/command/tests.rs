@@ -76,7 +76,7 @@ fn what_a_command_may_not_be() {
     let labels: BTreeMap<String, String> = (0..=MAX_LABELS).map(|n| (n.to_string(), String::new())).collect();
     let chain = vec![String::new(); MAX_NAMES + 1];
     let parent = json!({"execution": "p", "task": "t", "result_subject": "s", "agent": long(MAX_NAME + 1)});
-    // Operation, what is added to {"execution": "e1"}, what the refusal names.
+    // Operation, fields added to {"execution": "e1"}, field named in the error.
     let cases = [
         (Operation::Start, json!({}), "workflow"),
         (Operation::Start, json!({"workflow": ""}), "`workflow`: is empty"),

@@ -104,7 +104,7 @@ fn headers_say_what_is_spoken() {
     assert_eq!(code(Some("1.0"), Some("text/plain")), Err(-32005));
 }
 
-/// The written binding names every operation, error, header and subject that a stranger needs.
+/// The binding document lists every operation, error, header and subject that a third party needs.
 #[test]
 fn the_binding_is_written_down() {
     let text = include_str!("../../../../proto/a2a-nats-binding.md");

@@ -13,12 +13,12 @@ use crate::pb::{self, mesh_message::Message};
 use crate::{ArtifactName, ArtifactRef};
 
 impl MeshMessage {
-    /// The message as protobuf bytes (`sinew.v1.MeshMessage`).
+    /// Encodes the message as protobuf (`sinew.v1.MeshMessage`).
     pub fn to_protobuf(&self) -> Vec<u8> {
         pb::MeshMessage::from(self).encode_to_vec()
     }
 
-    /// Reads protobuf bytes (`sinew.v1.MeshMessage`).
+    /// Decodes protobuf (`sinew.v1.MeshMessage`).
     pub fn from_protobuf(bytes: Bytes) -> Result<Self, BadMessage> {
         pb::MeshMessage::decode(bytes).map_err(|e| BadMessage::Bytes(e.to_string()))?.try_into()
     }
@@ -340,7 +340,8 @@ fn artifact(found: Option<pb::ArtifactRef>) -> Result<Option<ArtifactRef>, BadMe
     found.map(TryInto::try_into).transpose()
 }
 
-/// Protobuf cannot tell an empty list from none; none is what the JSON form leaves out.
+/// Converts an empty list to `None`, because protobuf cannot distinguish them; the JSON form omits
+/// `None`.
 fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
     (!list.is_empty()).then_some(list)
 }

@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::*;
 
-/// Every file holds one message three times: as `current` and `spec` word it, and any further wordings that are `read`.
+/// Every file contains one message three times: as `current`, as `spec`, and in any other form that
+/// is `read`.
 #[test]
 fn messages_are_worded_as_their_vocabularies_demand() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/messages");
@@ -29,7 +30,7 @@ fn messages_are_worded_as_their_vocabularies_demand() {
         let others = fixture["read"].as_array().into_iter().flatten();
         for wording in others.chain([&fixture["spec"]]) {
             let read = MeshMessage::from_json(wording).unwrap_or_else(|e| panic!("{name}: {e}"));
-            // The specification cannot say everything, for instance that somebody cancelled.
+            // The specification lacks some values, for instance for a cancellation.
             assert_eq!(read.to_json(Vocabulary::Spec), fixture["spec"], "{name}: {wording}");
         }
         let bytes = message.to_protobuf();

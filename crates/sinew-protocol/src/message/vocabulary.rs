@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{Outcome, WorkflowNodeExecutionResultData, WorkflowNodeResultData};
 use crate::{ArtifactName, ArtifactRef};
 
-/// A node result with the output named either way.
+/// Node result with the output in either form.
 #[derive(Deserialize)]
 pub(super) struct NodeResultWire {
     status: Outcome,
@@ -35,7 +35,7 @@ impl From<NodeResultWire> for WorkflowNodeResultData {
     }
 }
 
-/// A node execution result with the branch either inside or beside `metadata`.
+/// Node execution result with the branch either inside `metadata` or next to it.
 #[derive(Deserialize)]
 pub(super) struct NodeExecutionResultWire {
     node_id: String,
@@ -102,7 +102,7 @@ impl Serialize for WorkflowNodeExecutionResultData {
     }
 }
 
-/// Rewrites a message of the current vocabulary in the specification's words.
+/// Converts a message of the current vocabulary to that of the specification.
 pub(super) fn to_spec(current: Value) -> Value {
     let Value::Object(mut message) = current else { return current };
     let kind = message.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -131,7 +131,8 @@ pub(super) fn to_spec(current: Value) -> Value {
         }
         _ => {}
     }
-    // A map's status has words of its own; everywhere else the specification knows one word for a bad end.
+    // The specification has separate values for a map's status; everywhere else it has a single
+    // value for a failure.
     match message.get("status").and_then(Value::as_str) {
         Some("error") => set(&mut message, "status", "failure"),
         Some("cancelled") => {

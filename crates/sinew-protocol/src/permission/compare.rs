@@ -6,28 +6,29 @@ use super::{Permissions, Role, covers};
 use crate::Token;
 use crate::stream::bucket;
 
-/// Rights of a user as a server grants them.
+/// Rights of a user as granted by a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GrantedRights {
-    /// Subjects it may publish to; all when absent.
+    /// Subjects to which the user may publish; all if absent.
     pub publish: Option<BTreeSet<String>>,
-    /// Subjects it may not publish to all the same.
+    /// Subjects to which publishing is denied.
     pub deny_publish: BTreeSet<String>,
-    /// Subjects it may subscribe to, with the queue group behind a blank; all when absent.
+    /// Subjects to which the user may subscribe, with the queue group after a blank; all if absent.
     pub subscribe: Option<BTreeSet<String>>,
-    /// Subjects it may not subscribe to all the same.
+    /// Subjects to which subscribing is denied.
     pub deny_subscribe: BTreeSet<String>,
-    /// How many messages it may send to the reply subject of one it got; as many as it likes when negative.
+    /// Maximum number of messages to the reply subject of a received message; unlimited if
+    /// negative.
     pub responses: i64,
 }
 
 impl GrantedRights {
-    /// Returns whether every message that `right` stands for may be published.
+    /// Returns whether every message that `right` covers may be published.
     pub fn may_publish(&self, right: &str) -> bool {
         is_granted(self.publish.as_ref(), &self.deny_publish, right)
     }
 
-    /// Returns whether a subject, with a queue group behind a blank, may be subscribed to.
+    /// Returns whether a subject, with a queue group after a blank, may be subscribed to.
     pub fn may_subscribe(&self, right: &str) -> bool {
         is_granted(self.subscribe.as_ref(), &self.deny_subscribe, right)
     }
@@ -38,18 +39,20 @@ fn is_granted(allow: Option<&BTreeSet<String>>, deny: &BTreeSet<String>, right: 
         && !deny.iter().any(|kept| overlap(kept, right))
 }
 
-/// How far a user's rights are from the table.
+/// Differences between a user's rights and the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RightsComparison {
-    /// The roles it was compared to.
+    /// Roles that the rights were compared to.
     pub roles: Vec<Role>,
-    /// Rights that the roles need and the user lacks: `publish to …`, `subscribe to …`, `answer …`.
+    /// Rights that the roles require and the user lacks: `publish to …`, `subscribe to …`,
+    /// `answer …`.
     pub missing: Vec<String>,
-    /// Rights of the user that the roles do not need.
+    /// Rights of the user that the roles do not require.
     pub wide: Vec<String>,
 }
 
-/// Compares what the user of this name has to what these roles need; to the roles it comes closest to when there are none.
+/// Compares the rights of a user with those that the roles require; without roles, with the most
+/// similar set of roles.
 pub fn compare(namespace: &str, name: &Token, granted: &GrantedRights, roles: &[Role]) -> RightsComparison {
     if !roles.is_empty() {
         return against(namespace, name, granted, roles.to_vec());
@@ -58,7 +61,7 @@ pub fn compare(namespace: &str, name: &Token, granted: &GrantedRights, roles: &[
         let chosen = Role::ALL.into_iter().enumerate().filter(|(nth, _)| set & (1 << nth) != 0);
         against(namespace, name, granted, chosen.map(|(_, role)| role).collect())
     });
-    // Of equals the one with the fewest roles: who has an admin's rights has an operator's too.
+    // Of equal sets, the smallest: an admin's rights include those of an operator.
     sets.min_by_key(|found| (found.missing.len() + found.wide.len(), found.roles.len())).unwrap_or_default()
 }
 
@@ -95,8 +98,8 @@ fn against(namespace: &str, name: &Token, granted: &GrantedRights, roles: Vec<Ro
     found
 }
 
-/// Whether a right is the one to call a single other or to read its card, which an agent may be given; the table, which names
-/// nobody, gives calls to clients only.
+/// Returns whether a right allows calling a single other agent or reading its card. Agents may have
+/// such rights; the table, which names no agent, grants calls to clients only.
 fn is_call(namespace: &str, name: &Token, roles: &[Role], allowed: &str) -> bool {
     let own = format!("{}.v1", Token::of(namespace));
     let call = format!("{own}.rpc.*.*.{name}");
@@ -109,13 +112,14 @@ fn is_call(namespace: &str, name: &Token, roles: &[Role], allowed: &str) -> bool
         && [call, card].iter().any(|right| covers(right, allowed) && is_single(right))
 }
 
-/// Whether a right to `wide` is one to `narrow`; a word behind a blank is a queue group that must be joined.
+/// Returns whether a right to `wide` includes one to `narrow`; a name after a blank is a required
+/// queue group.
 fn includes(wide: &str, narrow: &str) -> bool {
     let ((wide, group), (narrow, joined)) = (queued(wide), queued(narrow));
     covers(wide, narrow) && (group.is_none() || group == joined)
 }
 
-/// Whether there is a subject that both patterns stand for.
+/// Returns whether both patterns match a common subject.
 fn overlap(one: &str, other: &str) -> bool {
     let (mut one, mut other) = (queued(one).0.split('.'), queued(other).0.split('.'));
     loop {
@@ -182,7 +186,7 @@ mod tests {
                 &["publish to $JS.API.STREAM.DELETE.*", "subscribe to _INBOX.>"],
             );
         }
-        // A door without its queue group, answers without end, a right that is taken back in part.
+        // An endpoint without its queue group, unlimited responses, a partly denied right.
         let mut granted = exact(&[Role::Agent]);
         granted.subscribe.as_mut().unwrap().insert("prod.v1.rpc.ada.>".to_owned());
         granted.responses = -1;
@@ -193,7 +197,7 @@ mod tests {
             &["publish to prod.v1.progress.*.*"],
             &["subscribe to prod.v1.rpc.ada.>", "answer a request with any number of messages"],
         );
-        // A guest may call whom it was told to, nobody may call everybody but clients.
+        // A guest may call the configured agents; only clients may call every agent.
         let mut granted = exact(&[Role::Agent]);
         for call in ["prod.v1.rpc.other.*.ada", "$JS.API.DIRECT.GET.prod_CARDS.prod.v1.card.other"] {
             granted.publish.as_mut().unwrap().insert(call.to_owned());
@@ -206,7 +210,7 @@ mod tests {
             granted.publish.as_mut().unwrap().insert(wide.to_owned());
             check(&granted, &[Role::Agent], &[], &[&format!("publish to {wide}")]);
         }
-        // A right that is denied as a whole counts as absent, and is harmless.
+        // A fully denied right counts as absent, and is harmless.
         let mut granted = exact(&[Role::Client]);
         granted.publish.as_mut().unwrap().insert("a.b".to_owned());
         granted.deny_publish.insert("a.>".to_owned());

@@ -10,50 +10,51 @@ use super::render::Login;
 use super::{OWN_RIGHTS, Permissions, RESPONSE_MINUTES, Role};
 use crate::Token;
 
-/// An agent in an account of its own.
+/// Agent in a separate account.
 #[derive(Clone, Debug)]
 pub struct Guest {
-    /// The agent's name, which is the user's.
+    /// Name of the agent, which is also the name of the user.
     pub name: String,
-    /// How it proves to be that.
+    /// Credentials of the agent.
     pub login: Login,
-    /// The agents and workflows that it may call.
+    /// Agents and workflows that it may call.
     pub calls: Vec<String>,
 }
 
-/// Which way a subject passes between the accounts.
+/// Direction in which messages pass between the accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PassageDirection {
-    /// The guest says it, and hears what is answered.
+    /// The guest publishes; the tenant may respond.
     Said,
-    /// The tenant says it, and hears what the guest answers.
+    /// The tenant publishes; the guest responds.
     Answered,
-    /// The guest hears it.
+    /// The guest subscribes.
     Heard,
 }
 
-/// A subject that passes.
+/// Subject that is exported and imported.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct GuestPassage {
     pub(super) way: PassageDirection,
     pub(super) subject: String,
-    /// Whether there may be several answers.
+    /// Whether a request may have several responses.
     pub(super) many: bool,
-    /// How long an answer may take, in minutes; as long as the server finds right when absent.
+    /// Maximum time for a response, in minutes; the default of the server if absent.
     pub(super) minutes: Option<u32>,
 }
 
 impl Guest {
-    /// The name of its account, beside that of its tenant.
+    /// Returns the name of the guest's account, derived from that of its tenant.
     pub fn account(&self, tenant: &str) -> String {
         format!("{tenant}-{}", Token::of(&self.name))
     }
 
-    /// Returns the guest's rights in its own account: those of an agent, and calls to the agents that it may call.
+    /// Returns the guest's rights in its own account: those of an agent, and its allowed calls.
     pub fn permissions(&self, namespace: &str) -> Permissions {
         let name = Token::of(&self.name);
         let mut rights = Role::Agent.permissions(namespace, &name);
-        // Not itself: what is said on both sides would go round in a circle, which servers refuse.
+        // Excludes the guest itself: an import and export of the same subject would form a cycle,
+        // which servers reject.
         for called in self.calls.iter().filter(|called| Token::of(called) != name) {
             rights = rights.and(Role::calls(namespace, &name, called));
         }
@@ -61,10 +62,11 @@ impl Guest {
     }
 }
 
-/// The subjects of these rights that pass; those about the own account stay in it.
+/// Returns the subjects of these rights that pass between the accounts. Subjects about the own
+/// account are excluded.
 pub(super) fn passages(namespace: &str, rights: &Permissions) -> Vec<GuestPassage> {
     let own = format!("{}.v1.", Token::of(namespace));
-    // All processes of a guest are in its own account.
+    // All processes of a guest run in its own account.
     let stays = |subject: &str| subject.strip_prefix(&own).is_some_and(|rest| rest.starts_with("replica."));
     let said =
         rights.publish.iter().filter(|subject| is_said(&own, subject) && !stays(subject)).map(|subject| {
@@ -72,21 +74,21 @@ pub(super) fn passages(namespace: &str, rights: &Permissions) -> Vec<GuestPassag
             GuestPassage {
                 way: PassageDirection::Said,
                 subject: subject.clone(),
-                // One request for tasks is answered with many, and with signs of life.
+                // A request for tasks has many responses, including heartbeats.
                 many: subject.starts_with("$JS.API.CONSUMER.MSG.NEXT."),
                 minutes: call.then_some(RESPONSE_MINUTES),
             }
         });
     let listens = rights.subscribe.iter().filter(|right| !right.starts_with("_INBOX") && !stays(right));
     let listens = listens.map(|right| match right.split_once(' ') {
-        // Replicas that share what is asked answer it, one of them.
+        // One replica of the queue group responds.
         Some((subject, _)) => GuestPassage {
             way: PassageDirection::Answered,
             subject: subject.to_owned(),
             many: rights.responses > 1,
             minutes: Some(RESPONSE_MINUTES),
         },
-        // Questions after micro services are answered by each.
+        // Every micro service responds to a discovery request.
         None if right.starts_with("$SRV.") => GuestPassage {
             way: PassageDirection::Answered,
             subject: right.clone(),
@@ -108,7 +110,7 @@ fn is_said(own: &str, subject: &str) -> bool {
         return [own, "$JS.ACK.", "$O."].iter().any(|start| subject.starts_with(start));
     };
     let consumer = ["CONSUMER.INFO.", "CONSUMER.MSG.NEXT."].iter().any(|start| call.starts_with(start));
-    // A consumer that is not named is somebody else's.
+    // Only calls of a named consumer: a wildcard would include consumers of others.
     (consumer && !call.contains('*') && !call.contains('>'))
         || call == "INFO"
         || ["STREAM.MSG.GET.", "DIRECT.GET."].iter().any(|start| call.starts_with(start))

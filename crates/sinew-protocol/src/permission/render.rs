@@ -1,4 +1,4 @@
-//! The table as configuration of nats-server, and as commands for nsc.
+//! Rendering of the table as nats-server configuration and as nsc commands.
 
 use crate::code;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use super::guest::{Guest, GuestPassage, PassageDirection, passages};
 use super::{Permissions, RESPONSE_MINUTES, Role};
 use crate::Token;
 
-/// A tenant: an account with a namespace of its own.
+/// Tenant: an account with its own namespace.
 #[derive(Clone, Debug)]
 pub struct Tenant {
     /// The account's name.
@@ -17,40 +17,40 @@ pub struct Tenant {
     pub namespace: String,
     /// Its users.
     pub users: Vec<User>,
-    /// Agents that work for it from accounts of their own.
+    /// Agents that work for the tenant from separate accounts.
     pub guests: Vec<Guest>,
-    /// The most bytes of its streams on disk; as much as the server has when absent.
+    /// Maximum size of its streams on disk, in bytes; the limit of the server if absent.
     pub max_file: Option<u64>,
-    /// The most bytes of its streams in memory; as much as the server has when absent.
+    /// Maximum size of its streams in memory, in bytes; the limit of the server if absent.
     pub max_memory: Option<u64>,
 }
 
-/// Streams that an account may have: a mesh has 14, and its users may make some of their own.
+/// Maximum number of streams of an account: a mesh has 14, and its users may create their own.
 const MAX_ACCOUNT_STREAMS: u32 = 64;
-/// Consumers that an account may have.
+/// Maximum number of consumers of an account.
 const MAX_ACCOUNT_CONSUMERS: u32 = 10_000;
 /// Name of the account for the server's own events and requests.
 const SYSTEM_ACCOUNT: &str = "SYS";
 
-/// A user of a tenant. Its name is what it is called in subjects: an agent's is the agent's.
+/// User of a tenant. Its name is also its token in subjects: for an agent, the name of the agent.
 #[derive(Clone, Debug)]
 pub struct User {
     /// The name.
     pub name: String,
     /// Roles of the user. A user without a role has no rights.
     pub roles: Vec<Role>,
-    /// How it proves to be that.
+    /// Credentials of the user.
     pub login: Login,
-    /// Agents and workflows that it may call, beside those that its roles allow.
+    /// Agents and workflows that it may call in addition to those that its roles allow.
     pub calls: Vec<String>,
 }
 
 /// Credential that proves a user's name.
 #[derive(Clone)]
 pub enum Login {
-    /// A password, in clear or as nats-server's bcrypt.
+    /// Password in plain text or as a bcrypt hash of nats-server.
     Password(String),
-    /// The public key of an NKey, `U…`.
+    /// Public NKey, `U…`.
     Nkey(String),
 }
 
@@ -63,7 +63,7 @@ impl fmt::Debug for Login {
     }
 }
 
-/// Why tenants cannot be written as configuration.
+/// Error for tenants that cannot be rendered as configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTenant {
     /// A name is empty or contains a control character.
@@ -72,19 +72,19 @@ pub enum BadTenant {
     /// Not a user's public NKey.
     #[error("user {0:?} has no public NKey: expected U and 55 letters and digits")]
     Nkey(String),
-    /// Two users, or two tenants, that the server would take for one.
+    /// Two users, or two tenants, that the server could not distinguish.
     #[error("duplicate user or tenant {0:?}")]
     Twice(String),
 }
 
 impl BadTenant {
-    /// The operator code.
+    /// Operator code.
     pub const CODE: &str = code::RIGHTS_NOT_WRITABLE.as_str();
 }
 
-/// The `accounts` block for nats-server: one account per tenant, users with exactly the rights of their roles, and one
-/// account per guest with what passes between the two. The system account has the user `sys` if a login for it is given,
-/// else none.
+/// Renders the `accounts` block for nats-server: one account per tenant, users with exactly the
+/// rights of their roles, and one account per guest with the subjects shared between the two. The
+/// system account has the user `sys` if a login for it is given, otherwise no user.
 pub fn config(tenants: &[Tenant], system: Option<&Login>) -> Result<String, BadTenant> {
     let user = system.map(|login| credential("sys", login)).transpose()?;
     let user = user.map(|user| format!(" {{ {user} }} ")).unwrap_or_default();
@@ -99,7 +99,8 @@ pub fn config(tenants: &[Tenant], system: Option<&Login>) -> Result<String, BadT
     ))
 }
 
-/// Renders the content of that block, so that tenants printed one by one can be put together in one block.
+/// Renders the content of that block, so that the output for several tenants can be combined in one
+/// block.
 pub fn accounts(tenants: &[Tenant]) -> Result<String, BadTenant> {
     let mut out = String::new();
     let mut accounts = Vec::new();
@@ -128,7 +129,7 @@ fn write_tenant(out: &mut String, tenant: &Tenant) -> Result<(), BadTenant> {
     for (_, account, passages, _) in &guests {
         doors.open(account, passages, &[PassageDirection::Answered]);
     }
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(out, "  {}: {{", quoted("account", &tenant.account)?);
     let bytes = [("max_file", tenant.max_file), ("max_memory", tenant.max_memory)];
     let bytes = bytes.into_iter().filter_map(|(limit, bytes)| Some(format!("{limit}: {}, ", bytes?)));
@@ -150,7 +151,7 @@ fn write_tenant(out: &mut String, tenant: &Tenant) -> Result<(), BadTenant> {
     out.push_str("    ]\n  }\n");
     for (guest, account, passages, rights) in &guests {
         let _ = writeln!(out, "  {}: {{", quoted("account", account)?);
-        // Without streams there is nothing that a server could be made to do to one.
+        // Without streams, the server cannot be made to change any.
         out.push_str("    jetstream: disabled\n");
         let mut doors = AccountPassages::default();
         doors.open(&tenant.account, passages, &[PassageDirection::Said, PassageDirection::Heard]);
@@ -170,7 +171,8 @@ struct AccountPassages<'a> {
 }
 
 impl<'a> AccountPassages<'a> {
-    /// Opens passages to another account: what goes these ways is taken from it, the rest is given to it.
+    /// Adds the subjects shared with another account: imports those with a direction in `taken`,
+    /// exports the others.
     fn open(&mut self, account: &'a str, passages: &'a [GuestPassage], taken: &[PassageDirection]) {
         for passage in passages {
             if taken.contains(&passage.way) {
@@ -216,7 +218,8 @@ impl<'a> AccountPassages<'a> {
 }
 
 impl GuestPassage {
-    /// Returns the server's word for the kind: `stream` for messages, `service` for answered calls.
+    /// Returns the server's name for the kind: `stream` for messages, `service` for requests with
+    /// responses.
     fn kind(&self) -> &'static str {
         if self.way == PassageDirection::Heard { "stream" } else { "service" }
     }
@@ -233,7 +236,7 @@ fn write_user(
     let _ = writeln!(out, "      # {}: {roles}", Token::of(name));
     let _ = writeln!(out, "      {{ {login}, permissions: {{");
     for (verb, subjects) in [("publish", &rights.publish), ("subscribe", &rights.subscribe)] {
-        // An empty list of rights would be no limit at all.
+        // An empty list would remove all limits.
         if subjects.is_empty() {
             let _ = writeln!(out, "        {verb}: {{ deny: [\">\"] }}");
             continue;
@@ -252,11 +255,11 @@ fn write_user(
     Ok(())
 }
 
-/// How a user logs in, in the server's words.
+/// Renders the login of a user in the server's syntax.
 fn credential(name: &str, login: &Login) -> Result<String, BadTenant> {
     match login {
         Login::Password(password) => {
-            // The account's users are told apart by names, across all accounts of a server.
+            // The server identifies password users by name, across all accounts.
             Ok(format!("user: {}, password: {}", quoted("user", name)?, quoted("password", password)?))
         }
         Login::Nkey(key) => {
@@ -269,8 +272,9 @@ fn credential(name: &str, login: &Login) -> Result<String, BadTenant> {
     }
 }
 
-/// Commands that make one signing key per role in operator mode. A user made with such a key gets the rights of the role
-/// under its own name, which must be a token as it stands.
+/// Renders commands that create one signing key per role in operator mode. A user created with such
+/// a key gets the rights of the role under its own name, which must be a valid token without
+/// encoding.
 pub fn nsc(account: &str, namespace: &str) -> Result<String, BadTenant> {
     let account = shell("account", account)?;
     let mut out = String::from(
@@ -305,12 +309,12 @@ fn unique(names: &mut Vec<String>, name: &str) -> Result<(), BadTenant> {
     Ok(())
 }
 
-/// A text in double quotes; nats-server knows two escapes that matter.
+/// Quotes a string in double quotes, with the two escapes that matter to nats-server.
 fn quoted(what: &'static str, text: &str) -> Result<String, BadTenant> {
     Ok(format!("\"{}\"", plain(what, text)?.replace('\\', "\\\\").replace('"', "\\\"")))
 }
 
-/// A text in single quotes, for a shell.
+/// Quotes a string in single quotes, for a shell.
 fn shell(what: &'static str, text: &str) -> Result<String, BadTenant> {
     Ok(format!("'{}'", plain(what, text)?.replace('\'', r"'\''")))
 }

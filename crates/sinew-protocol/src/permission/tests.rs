@@ -10,7 +10,7 @@ fn of(role: Role, name: &str) -> Permissions {
     role.permissions(NAMESPACE, &Token::of(name))
 }
 
-/// One subject of each kind, about agent `reviewer` and caller `billing`.
+/// One subject of each kind, for agent `reviewer` and caller `billing`.
 fn subjects() -> Vec<Subject> {
     let execution = ExecutionId::of(NAMESPACE, "billing", "k");
     let activation = ActivationKey::of::<&str>(&execution, "n", &[], 0);
@@ -48,7 +48,7 @@ fn subjects() -> Vec<Subject> {
     all
 }
 
-/// The kind of each subject of the mesh that a role may publish to as `reviewer`, and as `billing`.
+/// Kinds of the mesh subjects to which a role may publish as `reviewer`, and as `billing`.
 fn kinds(permissions: &Permissions, may: impl Fn(&Permissions, &str) -> bool) -> Vec<String> {
     let mut kinds: Vec<String> = subjects()
         .iter()
@@ -93,7 +93,7 @@ fn what_a_server_grants_is_asked_for_by_subject() {
 #[test]
 fn who_may_say_what() {
     let says = |role, name: &str| kinds(&of(role, name), Permissions::may_publish).join(" ");
-    // The same subjects under the user's own name and under another's.
+    // The same subjects under the user's own name and under another name.
     assert_eq!(says(Role::Agent, "reviewer"), "result card progress replica quarantine step artifact");
     assert_eq!(says(Role::Agent, "billing"), "progress quarantine artifact");
     assert_eq!(says(Role::Client, "billing"), "command rpc query artifact");
@@ -149,7 +149,7 @@ fn who_may_hear_what() {
 fn what_the_server_does_for_whom() {
     use Role::{Admin, Agent, Client, Executor, Gateway, Operator, Provisioner};
     let everybody: &[Role] = &Role::ALL;
-    // A call of the server's, and who may make it as `reviewer`.
+    // API call of the server, and the roles that may make it as `reviewer`.
     let cases: &[(&str, &[Role])] = &[
         ("$JS.API.INFO", everybody),
         ("$JS.API.DIRECT.GET.KV_prod_FLEET.$KV.prod_FLEET.settings", everybody),
@@ -165,7 +165,8 @@ fn what_the_server_does_for_whom() {
         ),
         ("$KV.prod_FLEET.shard.3", &[Executor]),
         ("$KV.prod_FLEET.result_key", &[Executor, Provisioner]),
-        // Its own queue is an agent's; nobody takes from a queue but its agent, and only executors make one.
+        // A queue belongs to its agent: only the agent consumes from it, and only executors create
+        // it.
         ("$JS.API.CONSUMER.MSG.NEXT.prod_TASKS.agent-reviewer", &[Agent]),
         ("$JS.API.CONSUMER.MSG.NEXT.prod_TASKS.agent-billing", &[]),
         ("$JS.API.CONSUMER.INFO.prod_TASKS.agent-reviewer", &[Agent, Executor, Operator, Admin]),
@@ -176,7 +177,7 @@ fn what_the_server_does_for_whom() {
         ("$JS.ACK._.hash.prod_TASKS.agent-reviewer.1.2.3.4.5.6", &[Agent]),
         ("$JS.ACK.prod_TASKS.agent-billing.1.2.3.4.5", &[]),
         ("$JS.ACK._.hash.prod_TASKS.agent-billing.1.2.3.4.5.6", &[]),
-        // Reading.
+        // Read access.
         ("$JS.API.CONSUMER.CREATE.prod_RESULTS.r1.prod.v1.result.3.>", &[Executor, Operator, Admin]),
         (
             "$JS.API.CONSUMER.CREATE.prod_EVENTS.r1.prod.v1.event.>",
@@ -198,7 +199,7 @@ fn what_the_server_does_for_whom() {
         ("$JS.API.CONSUMER.CREATE.prod_STEPS.r1.prod.v1.step.reviewer.>", &[Operator, Admin]),
         ("$JS.API.STREAM.INFO.prod_TASKS", &[Executor, Gateway, Operator, Admin, Provisioner]),
         ("$JS.API.STREAM.NAMES", &[Operator, Admin, Provisioner]),
-        // Artifacts are read by the subjects of their pieces: nobody walks through the stream.
+        // Artifacts are read by the subjects of their pieces: nobody can iterate over the stream.
         (
             "$JS.API.DIRECT.GET.prod_ARTIFACTS.prod.v1.artifact.g.p",
             &[Agent, Executor, Client, Gateway, Operator, Admin],
@@ -212,7 +213,8 @@ fn what_the_server_does_for_whom() {
         ("$JS.API.CONSUMER.CREATE.prod_ARTIFACTS.r1.prod.v1.artifact.>", &[]),
         ("$O.prod_ARTIFACTS.M.n", &[]),
         ("$O.prod_PLANS.M.n", &[Executor, Admin]),
-        // Records of gateways: digests of keys for those who list them, the rest for gateways and those who write it.
+        // Records of gateways: key digests for roles that list them, the others for gateways and
+        // writers.
         ("$JS.API.DIRECT.GET.prod_ACCESS.prod.v1.access.key.k", &[Gateway, Operator, Admin]),
         ("$JS.API.DIRECT.GET.prod_ACCESS.prod.v1.access.hook.h", &[Gateway, Admin]),
         ("$JS.API.DIRECT.GET.prod_ACCESS.prod.v1.access.secret.s", &[Gateway]),
@@ -224,7 +226,7 @@ fn what_the_server_does_for_whom() {
         ("prod.v1.access.hook.h", &[Admin]),
         ("prod.v1.access.secret.s", &[Gateway]),
         ("prod.v1.push.a.t.p", &[Gateway]),
-        // Changing.
+        // Write access.
         ("$JS.API.STREAM.PURGE.prod_JOURNAL", &[Executor]),
         ("$JS.API.STREAM.PURGE.prod_QUARANTINE", &[Executor, Admin]),
         ("$JS.API.STREAM.PURGE.prod_RESULTS", &[]),
@@ -388,7 +390,7 @@ fn what_an_agent_may_passes_to_and_from_a_guest_and_nothing_else() {
         };
         assert_eq!(ways.into_iter().find(|way| *way != guest::PassageDirection::Said), want, "{right}");
     }
-    // Rights that no agent has today must stay closed if it receives the subject later.
+    // Rights that no agent has now must not be exported if an agent gets the subject later.
     for right in [
         "$JS.API.STREAM.PURGE.prod_TASKS",
         "$JS.API.STREAM.UPDATE.prod_TASKS",
@@ -437,7 +439,7 @@ fn configuration_of_guests_gives_on_one_side_what_the_other_takes() {
     }
     let door = "{ service: \"prod.v1.rpc.stranger.>\", accounts: [\"PROD\"], response_threshold: \"60m\" }";
     assert!(lists("PROD-stranger", "exports").contains(&door));
-    // Every import is an export of the other side for this account.
+    // Every import has an export on the other side for this account.
     for (here, there) in [
         ("PROD", "PROD-stranger"),
         ("PROD", "PROD-other"),

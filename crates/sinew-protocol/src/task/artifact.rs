@@ -12,7 +12,7 @@ use crate::message::BadMessage;
 use crate::stream::INLINE_LIMIT;
 use crate::unique_keys::{BadJson, check_unique_keys};
 
-/// Member of an artifact in the journal whose bytes are the compact JSON of the output of its reply.
+/// Field of an artifact in the journal whose bytes are the compact JSON of its reply's output.
 const IS_OUTPUT: &str = "is_output";
 
 /// One version of an artifact in a result.
@@ -20,31 +20,32 @@ const IS_OUTPUT: &str = "is_output";
 pub struct ResultArtifact {
     /// Description of the bytes.
     pub meta: ArtifactMeta,
-    /// The bytes, or where they lie.
+    /// Bytes of the artifact, or their address.
     pub content: Content,
 }
 
 /// Bytes inside a message, or their address.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
-    /// JSON whose compact text is the bytes.
+    /// JSON whose compact form is the bytes.
     Data(Value),
     /// Text.
     Text(String),
-    /// Anything else.
+    /// Any other bytes.
     Raw(Bytes),
-    /// An address: see [`StoredAt`]. What it says is not checked here.
+    /// Address, see [`StoredAt`]; not validated here.
     Url(String),
 }
 
 impl Content {
-    /// These bytes inside a message; none when they are too many.
+    /// Creates content with these bytes inside a message; `None` if they are too large.
     pub fn inline(media_type: &str, bytes: &Bytes) -> Option<Self> {
         if bytes.len() > INLINE_LIMIT {
             return None;
         }
         if is_json(media_type) {
-            // Only JSON that is written as we write it comes back with the same sha256.
+            // Only JSON in the form that Sinew writes keeps its sha256 when decoded and encoded
+            // again.
             let value = serde_json::from_slice::<Value>(bytes).ok();
             let exact = value.filter(|value| value.to_string().as_bytes() == bytes.as_ref());
             if let Some(value) = exact {
@@ -57,7 +58,7 @@ impl Content {
         })
     }
 
-    /// The bytes, when they are here.
+    /// Returns the bytes, if they are included.
     pub fn bytes(&self) -> Option<Bytes> {
         match self {
             Self::Data(value) => Some(value.to_string().into()),
@@ -67,7 +68,7 @@ impl Content {
         }
     }
 
-    /// The content as the part of an A2A message.
+    /// Returns the content as the part of an A2A message.
     pub fn to_part(&self) -> Part {
         match self {
             Self::Data(value) => Part::data(value.clone()),
@@ -77,7 +78,7 @@ impl Content {
         }
     }
 
-    /// Reads the part of an A2A message.
+    /// Parses the part of an A2A message.
     pub fn of(part: &Part) -> Result<Self, BadMessage> {
         Ok(match &part.content {
             PartContent::Data(value) => Self::Data(value.clone()),
@@ -91,13 +92,14 @@ impl Content {
     }
 }
 
-/// Any of the four ways to write base64, as A2A demands of readers.
+/// Decodes any of the four forms of base64, as A2A requires of readers.
 fn base64(text: &str) -> Option<Vec<u8>> {
     let ways = [BASE64, BASE64URL, BASE64_NOPAD, BASE64URL_NOPAD];
     ways.iter().find_map(|way| way.decode(text.as_bytes()).ok())
 }
 
-/// `application/json`, `application/ld+json`, …, whatever the parameters.
+/// Returns whether a media type is `application/json`, `application/ld+json`, …, with any
+/// parameters.
 fn is_json(media_type: &str) -> bool {
     let bare = media_type.split(';').next().unwrap_or_default().trim();
     bare.eq_ignore_ascii_case("application/json") || bare.to_ascii_lowercase().ends_with("+json")
@@ -108,23 +110,24 @@ fn is_text(media_type: &str) -> bool {
 }
 
 impl ResultArtifact {
-    /// Bytes inside the result; none when they are too many, so that they must be stored first.
+    /// Creates an artifact with its bytes inside the result; `None` if they are too large and must
+    /// be stored first.
     pub fn inline(name: ArtifactName, version: u32, media_type: &str, bytes: &Bytes) -> Option<Self> {
         let content = Content::inline(media_type, bytes)?;
         Some(Self { meta: ArtifactMeta::of(name, version, media_type, bytes), content })
     }
 
-    /// Bytes that were stored.
+    /// Creates an artifact whose bytes are stored.
     pub fn stored(meta: ArtifactMeta, at: &StoredAt) -> Self {
         Self { meta, content: Content::Url(at.to_string()) }
     }
 
-    /// The reference to exactly this version.
+    /// Returns the reference to exactly this version.
     pub fn reference(&self) -> ArtifactRef {
         self.meta.reference()
     }
 
-    /// The artifact as A2A writes it.
+    /// Returns the artifact in A2A's format.
     pub fn to_a2a(&self) -> Artifact {
         let ArtifactMeta { name, version, media_type, sha256, size } = &self.meta;
         let part = self.content.to_part().with_filename(name.to_string()).with_media_type(media_type.clone());
@@ -135,8 +138,9 @@ impl ResultArtifact {
         artifact
     }
 
-    /// The artifact as the journal keeps it beside the output of its result: what is known of it, and its bytes or where
-    /// they lie. One whose JSON is the output says so instead of repeating it.
+    /// Returns the artifact as the journal stores it with the output of its result: its metadata,
+    /// and its bytes or their address. An artifact whose JSON is the output has a marker instead of
+    /// a copy.
     pub fn to_value(&self, output: Option<&Value>) -> Value {
         let mut value = serde_json::to_value(&self.meta).unwrap_or_default();
         let (key, content) = match &self.content {
@@ -150,7 +154,7 @@ impl ResultArtifact {
         value
     }
 
-    /// Reads [`ResultArtifact::to_value`]; `output` is the output of the same reply.
+    /// Parses [`ResultArtifact::to_value`]; `output` is the output of the same reply.
     pub fn from_value(value: &Value, output: &Value) -> Option<Self> {
         let meta: ArtifactMeta = serde::Deserialize::deserialize(value).ok()?;
         let text = |key: &str| value.get(key).and_then(Value::as_str);
@@ -168,8 +172,8 @@ impl ResultArtifact {
         Some(Self { meta, content })
     }
 
-    /// The value that the bytes mean to a workflow: JSON as it is, other text as text, other bytes as what is known of
-    /// them. None when the bytes are elsewhere.
+    /// Returns the value of the bytes in a workflow: JSON as is, other text as a string, other
+    /// bytes as their metadata. Returns `None` if the bytes are stored elsewhere.
     pub fn value(&self) -> Option<Value> {
         let meta = || serde_json::to_value(&self.meta).unwrap_or_default();
         Some(match &self.content {
@@ -183,7 +187,8 @@ impl ResultArtifact {
         })
     }
 
-    /// Checks that JSON which travels as text has no key twice. Text that is not JSON is a value of its own.
+    /// Returns an error if JSON in a text part has duplicate keys. Text that is not JSON is a plain
+    /// string.
     pub(super) fn check_keys(&self) -> Result<(), BadMessage> {
         let text = match &self.content {
             Content::Text(text) => text.as_bytes(),
@@ -198,8 +203,8 @@ impl ResultArtifact {
         }
     }
 
-    /// Reads an artifact of an A2A task, the `n`-th there. A sha256 or size that the task states must be that of bytes
-    /// which are here; the bytes of a `data` part are its compact JSON.
+    /// Parses the `n`-th artifact of an A2A task. The sha256 and size in the task must match those
+    /// of included bytes; the bytes of a `data` part are its compact JSON.
     pub(super) fn read(artifact: &Artifact, n: usize) -> Result<Self, BadMessage> {
         let part = artifact.parts.first().ok_or_else(|| bad("artifacts", "one has no part"))?;
         let content = Content::of(part)?;
@@ -251,7 +256,7 @@ impl ResultArtifact {
     }
 }
 
-/// Refuses a statement about an artifact that its bytes contradict.
+/// Returns an error if the metadata of an artifact contradicts its bytes.
 fn compare(
     meta: &ArtifactMeta,
     field: &'static str,

@@ -1,5 +1,5 @@
-//! Messages of an agent about its work, stored with the result: bounded lines of plain text with a
-//! time.
+//! Log messages of an agent about its work, stored with the result: bounded lines of plain text
+//! with a time.
 
 use std::collections::VecDeque;
 
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 
 use super::cut;
 
-/// The most messages of one task that are kept.
+/// Maximum number of stored messages of one task.
 pub const MAX_LOG_LINES: usize = 128;
-/// The most bytes of text of one task's messages that are kept.
+/// Maximum total length of one task's stored messages, in bytes.
 pub const MAX_LOG_BYTES: usize = 32 * 1024;
-/// The longest message, in characters; the rest of a longer one is cut off.
+/// Maximum length of a message, in characters; longer ones are truncated.
 pub const MAX_LOG_LINE: usize = 1_000;
 
-/// One message of an agent about its work.
+/// Log message of an agent about its work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLine {
-    /// When the agent said it, by its own clock; milliseconds since 1970 UTC.
+    /// Time of the message by the agent's clock; milliseconds since 1970 UTC.
     pub at: u64,
-    /// The text.
+    /// Text of the message.
     pub text: String,
 }
 
@@ -31,7 +31,7 @@ impl LogLine {
     }
 }
 
-/// The newest messages of one task, as many as the bounds allow.
+/// Newest messages of one task within the limits.
 #[derive(Debug, Default)]
 pub struct TaskLog {
     lines: VecDeque<LogLine>,
@@ -40,7 +40,7 @@ pub struct TaskLog {
 }
 
 impl TaskLog {
-    /// Adds a message. The oldest ones go where there is no room for it; an empty one is not kept.
+    /// Adds a message and drops the oldest ones over the limits. Ignores an empty message.
     pub fn push(&mut self, at: u64, text: &str) {
         let text = cut(text.trim_end(), MAX_LOG_LINE);
         if text.is_empty() {
@@ -55,12 +55,12 @@ impl TaskLog {
         }
     }
 
-    /// Returns true without any message.
+    /// Returns whether there are no messages.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// Takes the messages, oldest first. If some were left out, the first line says how many.
+    /// Takes the messages, oldest first. If some were dropped, the first line states how many.
     pub fn take(&mut self) -> Vec<LogLine> {
         let Self { lines, left_out, .. } = std::mem::take(self);
         let first = lines.front().filter(|_| left_out > 0).map(|oldest| LogLine {
@@ -71,7 +71,7 @@ impl TaskLog {
     }
 }
 
-/// Returns the messages of a result, within bounds: others wrote it.
+/// Limits the messages of a result, because they are untrusted.
 pub(super) fn bounded_log(lines: Vec<LogLine>) -> Vec<LogLine> {
     let fits = lines.len() <= MAX_LOG_LINES + 1
         && lines.iter().map(|line| line.text.len()).sum::<usize>() <= MAX_LOG_BYTES
@@ -86,13 +86,14 @@ pub(super) fn bounded_log(lines: Vec<LogLine>) -> Vec<LogLine> {
     log.take()
 }
 
-/// Returns the text of an agent's progress: its `message`, the text that it is, or its JSON.
+/// Returns the text of an agent's progress: its `message`, the string itself, or its JSON.
 pub fn progress_text(value: &Value) -> String {
     let text = value.get("message").and_then(Value::as_str).or_else(|| value.as_str());
     text.map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Whether progress is a piece of an answer that is still arriving. Such pieces are for people who watch and are not kept.
+/// Returns whether progress is a chunk of a streamed answer. Chunks are for live observers and are
+/// not stored.
 pub fn is_answer_piece(value: &Value) -> bool {
     value.get("type").is_some_and(|kind| kind == "text") && value.get("delta").is_some()
 }

@@ -1,8 +1,8 @@
-//! Tasks at an agent's node endpoint: one request and one answer with the field names of the
+//! Tasks at an agent's node endpoint: one request and one response with the field names of the
 //! specification.
 //!
-//! The A2A endpoint carries the same information in a longer form. Readers of both return the same
-//! [`NodeResult`].
+//! The A2A endpoint carries the same information in a longer form. The decoders of both return the
+//! same [`NodeResult`].
 
 use std::borrow::Cow;
 
@@ -23,10 +23,10 @@ use crate::message::BadMessage;
 use crate::unique_keys::check_unique_keys;
 use crate::{ActivationKey, ExecutionId, ResultToken, TaskId};
 
-/// Media type of an output that travels as a value.
+/// Media type of an output that is sent as a value.
 const JSON: &str = "application/json";
 
-/// A task of an execution, as the node endpoint of an agent takes it.
+/// Task of an execution in the format of an agent's node endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowNodeRequest<'a> {
     #[serde(rename = "type")]
@@ -34,7 +34,7 @@ pub struct WorkflowNodeRequest<'a> {
     /// Name of the workflow.
     #[serde(borrow)]
     pub workflow_name: Cow<'a, str>,
-    /// Id of the activation for people: the node's id, with a position inside maps and loops.
+    /// Id of the activation for people: the id of the node, with a position inside maps and loops.
     #[serde(borrow)]
     pub node_id: Cow<'a, str>,
     /// Schema that replaces the input schema of the agent's card.
@@ -50,11 +50,11 @@ pub struct WorkflowNodeRequest<'a> {
     pub execution_id: ExecutionId,
     /// The task: one per attempt, the same for every delivery.
     pub sub_task_id: TaskId,
-    /// Key of the activation, the same for all attempts: what effects are deduplicated on.
+    /// Key of the activation, the same for all attempts, on which effects are deduplicated.
     pub activation: ActivationKey,
     /// Attempt, counted from 1.
     pub attempt: u32,
-    /// Time by which the answer must be there, in milliseconds since 1970 UTC.
+    /// Deadline of the response, in milliseconds since 1970 UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<u64>,
     /// User on whose behalf the execution runs.
@@ -63,31 +63,32 @@ pub struct WorkflowNodeRequest<'a> {
     /// Settings of that user for the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_config: Option<Cow<'a, Value>>,
-    /// Reason for asking: the node's own work, or a question about it.
+    /// Reason for the call: the node's own work, or a question about it.
     #[serde(borrow)]
     pub purpose: Cow<'a, str>,
-    /// Id of the node in the workflow, where `node_id` says more.
+    /// Id of the node in the workflow, if `node_id` contains more.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub node: Option<Cow<'a, str>>,
     /// Maps, loops and forks around the node, outermost first, each with a position.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<(String, u32)>,
-    /// Words for the agent.
+    /// Instruction for the agent.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub instruction: Option<Cow<'a, str>>,
-    /// Rules, tools, model and choices that the dialect tells its agents beside the input.
+    /// Rules, tools, model and choices that the dialect passes to its agents in addition to the
+    /// input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Cow<'a, Value>>,
     /// W3C trace context.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<Cow<'a, str>>,
-    /// Proof that the task was given to the agent; calls during the task are proved with it.
+    /// Proof that the task was sent to the agent; calls during the task are proved with it.
     pub result_token: ResultToken,
     /// The input.
     pub input: Cow<'a, Value>,
 }
 
-/// Only value of the member `type` of a request.
+/// The only value of the field `type` of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 enum RequestKind {
     #[default]
@@ -95,7 +96,7 @@ enum RequestKind {
     WorkflowNodeRequest,
 }
 
-/// Parts of a request that every request has.
+/// Fields that every request has.
 #[derive(Clone, Debug)]
 pub struct NodeRequestIds<'a> {
     /// The execution.
@@ -106,12 +107,12 @@ pub struct NodeRequestIds<'a> {
     pub activation: &'a ActivationKey,
     /// Attempt, counted from 1.
     pub attempt: u32,
-    /// Proof that the task was given to the agent.
+    /// Proof that the task was sent to the agent.
     pub token: &'a ResultToken,
 }
 
 impl<'a> WorkflowNodeRequest<'a> {
-    /// Creates a request for a task; everything beside ids and input is empty.
+    /// Creates a request for a task; all fields except ids and input are empty.
     pub fn new(ids: &NodeRequestIds<'_>, input: &'a Value) -> Self {
         Self {
             kind: RequestKind::default(),
@@ -138,30 +139,30 @@ impl<'a> WorkflowNodeRequest<'a> {
         }
     }
 
-    /// Reads a request.
+    /// Parses a request.
     pub fn read(body: &'a [u8]) -> Result<Self, BadMessage> {
         check_unique_keys(body).map_err(BadMessage::of_json)?;
         serde_json::from_slice(body).map_err(|error| BadMessage::Bytes(cut(&error.to_string(), 300)))
     }
 
-    /// Writes the request.
+    /// Encodes the request.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Plain data with text keys can always be written.
+        // Serialising plain data with string keys cannot fail.
         serde_json::to_vec(self).unwrap_or_default()
     }
 }
 
-/// Returns whether a body is one of the node endpoint, and not an A2A message.
+/// Returns whether a body is a message of the node endpoint, and not an A2A message.
 pub fn is_node_message(body: &[u8]) -> bool {
     body.starts_with(br#"{"type":"workflow_node_re"#)
 }
 
-/// The answer of an agent to a [`WorkflowNodeRequest`].
+/// Response of an agent to a [`WorkflowNodeRequest`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowNodeResult<'a> {
     #[serde(rename = "type")]
     kind: ResultKind,
-    /// How the task ended.
+    /// Outcome of the task.
     pub status: NodeResultStatus,
     /// The task.
     pub sub_task_id: TaskId,
@@ -171,28 +172,30 @@ pub struct WorkflowNodeResult<'a> {
     /// Version of the output artifact within the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_version: Option<u32>,
-    /// Content of the output artifact, if it is the only artifact and small JSON; `artifacts` is empty then.
+    /// Content of the output artifact, if it is the only artifact and small JSON; then `artifacts`
+    /// is empty.
     #[serde(borrow, default, deserialize_with = "present_value", skip_serializing_if = "Option::is_none")]
     pub output: Option<Cow<'a, Value>>,
-    /// All artifacts of the task, the output among them.
+    /// All artifacts of the task, including the output.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Artifact>,
     /// Message of the fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
-    /// Why there is no output, with what a retry policy has to know.
+    /// Fault of a task without an output, with the data for retry policies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
-    /// Number of tries after the first by the agent itself.
+    /// Number of retries by the agent itself.
     #[serde(default, skip_serializing_if = "is_zero_count")]
     pub retry_count: u32,
-    /// Milliseconds of work, without the time that the task waited for a process or for a place in it.
+    /// Milliseconds of work, excluding the time that the task waited for a process or for a slot in
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worked_ms: Option<u64>,
     /// Tokens, cost, model.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub usage: Value,
-    /// Events of the work, in the dialect's words.
+    /// Events of the work, in the format of the dialect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Value>,
     /// Messages about the work, oldest first.
@@ -207,16 +210,16 @@ enum ResultKind {
     WorkflowNodeResult,
 }
 
-/// How a task at the node endpoint ended.
+/// Outcome of a task at the node endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeResultStatus {
-    /// The work is done.
+    /// The work succeeded.
     Success,
-    /// The work failed; `fault` says why.
+    /// The work failed; `fault` contains the reason.
     #[serde(alias = "error", alias = "cancelled")]
     Failure,
-    /// The agent did not take the task; `fault` says why and when to ask again.
+    /// The agent did not accept the task; `fault` contains the reason and the delay before a retry.
     Refused,
 }
 
@@ -231,12 +234,12 @@ fn is_zero_count(count: &u32) -> bool {
     *count == 0
 }
 
-/// Meaning of an answer at the node endpoint.
+/// Meaning of a response at the node endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeAnswer {
     /// The task has ended.
     Ended(Box<NodeResult>),
-    /// The agent did not take the task.
+    /// The agent did not accept the task.
     Refused(Fault),
 }
 
@@ -260,7 +263,7 @@ impl<'a> WorkflowNodeResult<'a> {
         }
     }
 
-    /// Creates the answer of a task whose only artifact is this output.
+    /// Creates the response for a task whose only artifact is this output.
     pub fn of_output(task: &TaskId, name: &'a str, output: &'a Value) -> Self {
         Self {
             artifact_name: Some(Cow::Borrowed(name)),
@@ -270,7 +273,7 @@ impl<'a> WorkflowNodeResult<'a> {
         }
     }
 
-    /// Creates the answer of a task that ended like this, with all its artifacts.
+    /// Creates the response for a task with this outcome and all its artifacts.
     pub fn of_end(
         task: &TaskId,
         end: &'a Result<ArtifactRef, Fault>,
@@ -298,7 +301,7 @@ impl<'a> WorkflowNodeResult<'a> {
         }
     }
 
-    /// Creates the answer that the agent did not take the task.
+    /// Creates the response for a task that the agent did not accept.
     pub fn refusal(task: &TaskId, fault: &Fault) -> Self {
         Self::of_fault(task, NodeResultStatus::Refused, fault)
     }
@@ -308,13 +311,13 @@ impl<'a> WorkflowNodeResult<'a> {
         Self { error_message, fault: Some(fault.clone()), ..Self::new(task, status) }
     }
 
-    /// Writes the answer.
+    /// Encodes the response.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 }
 
-/// Reads what an agent answered to this task at its node endpoint.
+/// Decodes the response of an agent to this task at its node endpoint.
 pub fn read_node_answer(body: &[u8], task: &TaskId) -> Result<NodeAnswer, BadMessage> {
     if body.len() > MAX_RESULT {
         let size = body.len();

@@ -19,42 +19,42 @@ use crate::unique_keys::read_unique;
 /// Outcome of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeResult {
-    /// The task, as the agent names it; whoever reads this knows which one it must be.
+    /// Id of the task according to the agent; the caller must verify it.
     pub task: String,
-    /// The output; nothing when there is a fault.
+    /// Output; `None` if there is a fault.
     pub output: NodeOutput,
-    /// All artifacts, the output among them.
+    /// All artifacts, including the output.
     pub artifacts: Vec<ResultArtifact>,
-    /// Why there is no output.
+    /// Fault of a task without an output.
     pub fault: Option<Fault>,
-    /// Milliseconds of work, without the time in queues; `None` if the agent does not report it.
+    /// Milliseconds of work, excluding the time in queues; `None` if the agent does not report it.
     pub worked_ms: Option<u64>,
     /// Tokens, cost, model.
     pub usage: Value,
-    /// Events on the way.
+    /// Events during the work.
     pub events: Vec<Value>,
-    /// Messages about the work, oldest first, within bounds.
+    /// Messages about the work, oldest first, within the limits.
     pub logs: Vec<LogLine>,
     /// Text of the agent for people.
     pub text: String,
-    /// How often the agent tried again by itself.
+    /// Number of retries by the agent itself.
     pub retries: u32,
 }
 
-/// Where an output is.
+/// Location of an output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum NodeOutput {
-    /// There is none.
+    /// No output.
     #[default]
     None,
-    /// Here.
+    /// The value itself.
     Value(Value),
-    /// In an artifact that must be fetched first, of this address.
+    /// Address of an artifact that must be fetched first.
     Address(String),
 }
 
 impl NodeResult {
-    /// The artifacts as the journal keeps them beside the output.
+    /// Returns the artifacts as the journal stores them with the output.
     pub fn artifact_values(&self) -> Vec<Value> {
         let output = match &self.output {
             NodeOutput::Value(value) => Some(value),
@@ -64,7 +64,7 @@ impl NodeResult {
     }
 }
 
-/// Reads the JSON of an A2A task.
+/// Decodes the result from the JSON of an A2A task.
 pub fn read_result_bytes(body: &[u8]) -> Result<NodeResult, BadMessage> {
     if body.len() > MAX_RESULT {
         return Err(BadMessage::Bytes(format!(
@@ -104,7 +104,7 @@ pub fn read_result(task: &Task) -> Result<NodeResult, BadMessage> {
     let output = match (&fault, said.as_ref().and_then(|said| said.output_artifact_ref.as_ref())) {
         (Some(_), _) => NodeOutput::None,
         (None, Some(reference)) => named(reference, &artifacts)?,
-        // A structured result without an output: the work had none.
+        // A structured result without an output: the work had no output.
         (None, None) if said.is_some() => NodeOutput::None,
         (None, None) => unnamed(parts, &artifacts, &text)?,
     };
@@ -133,7 +133,7 @@ fn extra(task: &Task) -> Result<ResultExtra, BadMessage> {
     Ok(extra)
 }
 
-/// Why there is no output, if there is none: the most exact thing that was said, within its limits.
+/// Returns the fault of a task without an output, from the most specific data, within the limits.
 fn fault(
     state: TaskState,
     said: Option<&WorkflowNodeResultData>,
@@ -168,7 +168,7 @@ fn fault(
     })
 }
 
-/// A fault of an agent's own wording, within limits.
+/// Limits a fault that an agent wrote.
 pub(super) fn bounded(mut fault: Fault) -> Fault {
     let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':');
     if fault.code.is_empty() || fault.code.len() > 64 || !fault.code.bytes().all(legal) {
@@ -183,7 +183,7 @@ pub(super) fn bounded(mut fault: Fault) -> Fault {
     fault
 }
 
-/// The output that the result names; its latest version when none is named.
+/// Returns the output that the result references; without a version, the latest.
 pub(super) fn named(reference: &ArtifactRef, artifacts: &[ResultArtifact]) -> Result<NodeOutput, BadMessage> {
     let same = |one: &&ResultArtifact| {
         one.meta.name == reference.name && reference.version.is_none_or(|version| version == one.meta.version)
@@ -203,7 +203,8 @@ fn content(artifact: &ResultArtifact) -> Result<NodeOutput, BadMessage> {
     })
 }
 
-/// The output of an agent that does not name it: its last artifact, else its data, else its text.
+/// Returns the output of an agent that does not reference it: its last artifact, otherwise its
+/// data, otherwise its text.
 fn unnamed(parts: &[Part], artifacts: &[ResultArtifact], text: &str) -> Result<NodeOutput, BadMessage> {
     if let Some(last) = artifacts.last() {
         return content(last);

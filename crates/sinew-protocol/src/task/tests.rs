@@ -212,7 +212,7 @@ fn what_a_result_may_not_be() {
     assert!(read_result_bytes(&vec![b' '; MAX_RESULT + 1]).is_err());
 }
 
-/// A result with one artifact, its metadata and part as given, and the code of the refusal.
+/// A result with one artifact, its metadata and part as given, and the code of the rejection.
 #[test]
 fn inline_artifacts_are_what_their_result_says() {
     let hash = crate::artifact::sha256(br#"{"a":1}"#);
@@ -227,7 +227,7 @@ fn inline_artifacts_are_what_their_result_says() {
         (json!({"sha256": hash}), text(r#"{"a":1}"#), None),
         (json!({"size": null}), data.clone(), None),
         (json!({}), data.clone(), None),
-        // The bytes behind an address are compared when they are fetched.
+        // The bytes at an address are compared when they are fetched.
         (json!({"sha256": other, "size": 1}), url, None),
         (json!({"sha256": other}), data.clone(), Some(BadMessage::OTHER_CONTENT)),
         (json!({"sha256": "abc"}), data.clone(), Some(BadMessage::OTHER_CONTENT)),

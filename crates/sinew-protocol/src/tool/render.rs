@@ -8,7 +8,8 @@ use crate::artifact::sha256;
 use crate::id::is_token;
 
 impl ToolDeclaration {
-    /// As OpenAI-compatible chat completions take it; strict where the parameters can be said so.
+    /// Renders the tool for OpenAI-compatible chat completions; strict if the parameters can be
+    /// expressed.
     pub fn openai(&self) -> Value {
         let parameters = self.plain_parameters();
         let mut function = json!({
@@ -16,7 +17,7 @@ impl ToolDeclaration {
             "description": self.description,
             "parameters": parameters,
         });
-        // Workflows take null for what is left out; other tools have to be asked for what their schema says.
+        // Workflows treat null as absent; other tools require exactly what their schema states.
         let demanded = if self.takes_artifact { optional_take_null(parameters) } else { parameters };
         if let Some(parameters) = strict(&demanded) {
             function["parameters"] = parameters;
@@ -25,7 +26,7 @@ impl ToolDeclaration {
         json!({"type": "function", "function": function})
     }
 
-    /// As Anthropic's messages take it.
+    /// Renders the tool for Anthropic's Messages API.
     pub fn anthropic(&self) -> Value {
         json!({
             "name": self.short_name(),
@@ -34,8 +35,8 @@ impl ToolDeclaration {
         })
     }
 
-    /// As an MCP server lists it. An output schema is only named when it describes an object whose properties are
-    /// described by objects, as MCP demands.
+    /// Renders the tool for the list of an MCP server. Includes an output schema only if it
+    /// describes an object whose properties are described by objects, as MCP requires.
     pub fn mcp(&self) -> Value {
         let mut tool = json!({
             "name": self.short_name(),
@@ -52,8 +53,8 @@ impl ToolDeclaration {
         tool
     }
 
-    /// As the specification writes it, which is also what Gemini takes: `nullable` instead of a null type, and none
-    /// required, because an artifact may take the place of all of them.
+    /// Renders the tool for the specification, and for Gemini: `nullable` instead of a null type,
+    /// and no required parameter, because an artifact may replace all of them.
     pub fn spec(&self) -> Value {
         if !self.takes_artifact {
             return json!({"name": self.name, "description": self.description, "parameters": self.parameters});
@@ -74,8 +75,8 @@ impl ToolDeclaration {
         json!({"name": self.name, "description": format!("{} {dual}", self.description), "parameters": parameters})
     }
 
-    /// The same tool with an artifact for its input; none if it takes no artifact. Only such a tool has a name that ends
-    /// in `_from_artifact`.
+    /// Returns the variant of the tool whose input is an artifact; `None` if it accepts none. Only
+    /// such variants have names that end in `_from_artifact`.
     pub fn artifact_mode(&self) -> Option<Self> {
         self.takes_artifact.then(|| Self {
             name: format!("{}{FROM_ARTIFACT}", self.name),
@@ -94,7 +95,8 @@ impl ToolDeclaration {
         self.parameters.get("properties").and_then(Value::as_object).into_iter().flatten()
     }
 
-    /// The name, cut to the 64 characters that models accept; a cut name ends in a hash, so that two stay apart.
+    /// Returns the name, truncated to the 64 characters that models accept. A truncated name ends
+    /// in a hash, so that it stays unique.
     pub fn short_name(&self) -> String {
         if is_token(&self.name) {
             return self.name.clone();
@@ -103,8 +105,9 @@ impl ToolDeclaration {
         format!("{head}_{}", &sha256(self.name.as_bytes())[..8])
     }
 
-    /// The parameters as interfaces of models take them. One that they would refuse for its name, and every other tool of
-    /// the request with it, is left out: such an input comes as an artifact.
+    /// Returns the parameters that model interfaces accept. Omits parameters with unsupported
+    /// names, because interfaces would reject the whole request; such an input must be passed as an
+    /// artifact.
     fn plain_parameters(&self) -> Value {
         let mut parameters = self.parameters.clone();
         if let Some(properties) = parameters.get_mut("properties").and_then(Value::as_object_mut) {
@@ -122,7 +125,8 @@ const ABOUT_ARTIFACT: &str =
     "Filename of an existing artifact containing the input JSON data. Use this OR individual parameters.";
 const ABOUT_ARTIFACT_ONLY: &str = "Filename of an existing artifact containing the input JSON data.";
 
-/// Lets optional parameters be null: interfaces that hold a model to the schema demand every parameter.
+/// Makes optional parameters nullable, because interfaces that enforce the schema require every
+/// parameter.
 fn optional_take_null(mut parameters: Value) -> Value {
     let required = parameters.get("required").cloned().unwrap_or_default();
     let is_required =
@@ -137,13 +141,15 @@ fn optional_take_null(mut parameters: Value) -> Value {
     parameters
 }
 
-/// Letters, digits, `_`, `.` and `-`, up to 64 of them: what all interfaces take.
+/// Returns whether a name has only letters, digits, `_`, `.` and `-`, and at most 64 characters:
+/// the rule of all interfaces.
 fn is_parameter(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
 }
 
-/// Makes a schema take null too. One without `type` is left alone: leaving the parameter out is always allowed.
+/// Makes a schema nullable. Leaves one without `type` unchanged: the parameter can always be
+/// omitted.
 fn take_null(schema: &mut Map<String, Value>) {
     match schema.get_mut("type") {
         Some(Value::Array(types)) => {
@@ -161,7 +167,7 @@ fn take_null(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Whether a workflow's own schema has a use for null.
+/// Returns whether a workflow's own schema accepts null.
 pub(super) fn takes_null(schema: &Value) -> bool {
     let is_null = |kind: &Value| kind == "null";
     match schema.get("type") {

@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Words that say nothing strict would have to look into.
+/// Keywords without subschemas that strict would have to convert.
 const PLAIN: &[&str] = &[
     "description",
     "title",
@@ -24,7 +24,7 @@ const PLAIN: &[&str] = &[
     "minItems",
     "maxItems",
 ];
-/// Formats of texts that strict knows.
+/// String formats that strict supports.
 const FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 /// Limits of the first models that accepted a schema; later models accept more.
@@ -32,7 +32,7 @@ const MOST_PROPERTIES: usize = 100;
 const MOST_LEVELS: usize = 5;
 const MOST_VALUES: usize = 500;
 
-/// The parameters in strict's words; none if they cannot be said in them.
+/// Converts the parameters to strict form; `None` if strict cannot express them.
 pub(super) fn strict(parameters: &Value) -> Option<Value> {
     let mut strict = StrictSchema { root: parameters, properties: 0, values: 0 };
     let root = parameters.as_object().filter(|root| root.get("type").is_some_and(|kind| kind == "object"))?;
@@ -48,7 +48,8 @@ struct StrictSchema<'a> {
 impl StrictSchema<'_> {
     fn schema(&mut self, schema: &Map<String, Value>, level: usize) -> Option<Map<String, Value>> {
         if let Some(Value::String(place)) = schema.get("$ref") {
-            // A reference must stand alone and must point into the definitions that are checked here.
+            // A reference must be the only keyword and must point into the definitions that are
+            // checked here.
             let known = ["#/$defs/", "#/definitions/"].iter().any(|below| place.starts_with(below));
             let leads = self.root.pointer(place.strip_prefix('#')?).is_some();
             return (schema.len() == 1 && known && leads).then(|| schema.clone());
@@ -88,7 +89,7 @@ impl StrictSchema<'_> {
         level: usize,
         said: &mut Map<String, Value>,
     ) -> Option<()> {
-        // An object with members of any name cannot be said.
+        // Strict cannot express an object with arbitrary fields.
         let closed = schema.get("additionalProperties").is_none_or(|more| more == false);
         let properties = schema.get("properties")?.as_object()?;
         if !closed || !takes(schema, "object") || level >= MOST_LEVELS {
@@ -133,7 +134,7 @@ impl StrictSchema<'_> {
     }
 }
 
-/// Whether the schema's `type` names this one.
+/// Returns whether the schema's `type` includes this one.
 fn takes(schema: &Map<String, Value>, kind: &str) -> bool {
     match schema.get("type") {
         Some(Value::Array(kinds)) => kinds.iter().any(|one| one == kind),
@@ -188,13 +189,13 @@ mod tests {
             json!({"type": "object"}),
             json!(true),
             json!({"anyOf": [of(json!({"a": {"type": "string"}}))]}),
-            // Optional, and not nullable.
+            // Optional and not nullable.
             of(json!({"a": {"type": "string"}, "b": {"type": "string"}})),
             of(json!({"a": {"type": "string"}, "b": {"$ref": "#/$defs/x"}})),
             of(json!({"a": of(json!({"a": {"type": "string"}, "b": {"type": "integer"}}))})),
-            // Required, and not there.
+            // Required but not a property.
             of(json!({"b": {"type": "null"}})),
-            // Words that strict does not know, or not there.
+            // Keywords that strict does not support, or missing keywords.
             of(json!({"a": {"type": "string", "minLength": 1}})),
             of(json!({"a": {"type": "string", "default": "x"}})),
             of(json!({"a": {"type": "string", "format": "uri"}})),

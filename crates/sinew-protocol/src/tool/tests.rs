@@ -64,7 +64,7 @@ fn the_purpose_comes_first() {
     assert_eq!(described("Is it paid? "), format!("Is it paid? {call}"));
 }
 
-/// Strict interfaces demand every parameter; those that may be left out take null instead.
+/// Strict interfaces require every parameter; optional ones are nullable instead.
 #[test]
 fn optional_parameters_take_null_where_all_are_demanded() {
     let schema = json!({"type": "object", "required": ["id"], "properties": {
@@ -77,7 +77,7 @@ fn optional_parameters_take_null_where_all_are_demanded() {
         function["parameters"]["properties"]["kind"],
         json!({"type": ["string", "null"], "enum": ["a", null]})
     );
-    // Another tool has no use for null.
+    // Other tools do not accept null.
     let other =
         ToolDeclaration { takes_artifact: false, ..WorkflowTool::new("w", Some(&schema)).declaration() };
     assert_eq!(other.openai()["function"].get("strict"), None);
@@ -132,7 +132,7 @@ fn only_workflows_become_tools() {
     let announce = |kind| Announcement { name: "W".to_owned(), kind, ..Announcement::default() }.card("ns");
     assert_eq!(WorkflowTool::from_card(&announce(AgentKind::Agent)), None);
     let tool = WorkflowTool::from_card(&announce(AgentKind::Workflow)).unwrap();
-    // A workflow that states no input takes any object; none of its parameters is invented.
+    // A workflow without an input schema accepts any object; no parameter is invented.
     let declaration = tool.declaration();
     assert_eq!(declaration.anthropic()["input_schema"]["properties"], json!({}));
     assert_eq!(declaration.openai()["function"].get("strict"), None);

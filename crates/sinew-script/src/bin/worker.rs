@@ -1,4 +1,4 @@
-//! A standalone worker for the tests and benchmarks of this crate. `sinew` is its own worker.
+//! Standalone worker for the tests and benchmarks of this crate. `sinew` is its own worker.
 
 use std::process::ExitCode;
 

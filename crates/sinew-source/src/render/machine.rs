@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use super::{MAX_FINDINGS, file_name, message};
 use crate::{Diagnostic, Diagnostics, Severity, Span};
 
-/// One JSON document:
+/// Renders one JSON document:
 /// `{"version":1, "errors":n, "warnings":n, "diagnostics":[{severity, code, message, file, line, …}]}`.
-/// Members that have no value are left out. `diagnostics` holds the first 1,000.
+/// Fields without a value are omitted. `diagnostics` contains the first 1,000.
 pub fn render_json(diagnostics: &Diagnostics) -> String {
     let shown = diagnostics.items.iter().take(MAX_FINDINGS);
     let items: Vec<Value> = shown.map(|item| json_item(diagnostics, item)).collect();
@@ -59,7 +59,7 @@ fn json_item(diagnostics: &Diagnostics, item: &Diagnostic) -> Value {
     Value::Object(out)
 }
 
-/// SARIF 2.1.0, one run; the rules are the codes that occur.
+/// Renders SARIF 2.1.0 with one run; its rules are the codes that occur.
 pub fn render_sarif(diagnostics: &Diagnostics) -> String {
     let items = || diagnostics.items.iter().take(MAX_FINDINGS);
     let codes: BTreeSet<&str> = items().map(|item| item.code).collect();
@@ -117,7 +117,7 @@ pub fn render_sarif(diagnostics: &Diagnostics) -> String {
     }))
 }
 
-/// One `::error …::` or `::warning …::` line for each finding.
+/// Renders one `::error …::` or `::warning …::` line for each finding.
 pub fn render_github(diagnostics: &Diagnostics) -> String {
     let mut out = String::new();
     for item in diagnostics.items.iter().take(MAX_FINDINGS) {
@@ -141,13 +141,13 @@ pub fn render_github(diagnostics: &Diagnostics) -> String {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        // Writing to a String cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "::{command} {}::{}", properties.join(","), data(&text));
     }
     out
 }
 
-/// Escapes the text of a workflow command.
+/// Escapes the message of a workflow command.
 fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
@@ -157,7 +157,7 @@ fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }
 
-/// A relative URI for a path: what is not plain is percent-encoded.
+/// Converts a path to a relative URI with percent-encoding.
 fn uri(path: &str) -> String {
     let mut out = String::new();
     for byte in path.bytes() {
@@ -166,7 +166,7 @@ fn uri(path: &str) -> String {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => {
                 out.push(char::from(byte));
             }
-            // Writing to a String cannot fail.
+            // Writing to a string cannot fail.
             _ => drop(write!(out, "%{byte:02X}")),
         }
     }

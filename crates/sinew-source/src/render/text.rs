@@ -1,4 +1,4 @@
-//! Text for people: position, message, the line with a caret, advice.
+//! Rendering for people: position, message, the line with a caret, hint.
 
 use std::fmt::Write;
 
@@ -6,18 +6,19 @@ use super::{file_name, message};
 use crate::escape::escape_line;
 use crate::{Diagnostic, Diagnostics, Severity, Sources, Span};
 
-/// More findings than this are counted, not shown.
+/// Maximum number of rendered findings; the others are only counted.
 const MOST_SHOWN: usize = 50;
-/// Lines longer than this are shown around the caret only. In bytes.
+/// Maximum length of a rendered line, in bytes; longer lines are cut around the caret.
 const LONGEST_LINE: usize = 120;
 
-/// For a terminal: `file:line:col: CODE: message`, then the line, a caret under the place, and the hint;
-/// warnings say so before the code. Ends with a line break unless empty. Shows the first 50 findings.
+/// Renders findings for a terminal: `file:line:col: CODE: message`, then the line, a caret under
+/// the position, and the hint; warnings are marked before the code. Ends with a line break unless
+/// empty. Renders the first 50 findings.
 pub fn render_text(diagnostics: &Diagnostics, colour: bool) -> String {
     let paint = TextStyle { on: colour };
     let mut out = String::new();
     for item in diagnostics.items.iter().take(MOST_SHOWN) {
-        // Writing to a String cannot fail.
+        // Writing to a string cannot fail.
         let _ = one(&mut out, diagnostics, item, paint);
     }
     let more = diagnostics.items.len().saturating_sub(MOST_SHOWN);
@@ -27,7 +28,7 @@ pub fn render_text(diagnostics: &Diagnostics, colour: bool) -> String {
     out
 }
 
-/// The last line of a report: `1 error, 0 warnings in 1 file`.
+/// Returns the last line of a report: `1 error, 0 warnings in 1 file`.
 pub fn summary(errors: usize, warnings: usize, files: usize) -> String {
     let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
     format!("{}, {} in {}", count(errors, "error"), count(warnings, "warning"), count(files, "file"))
@@ -73,7 +74,7 @@ fn one(out: &mut String, diagnostics: &Diagnostics, item: &Diagnostic, paint: Te
     Ok(())
 }
 
-/// The line of a span, how many characters stand before it, and how many carets go under it.
+/// Returns the line of a span, the number of characters before the caret, and the number of carets.
 fn snippet(sources: &Sources, span: Span) -> Option<(String, usize, usize)> {
     let text: &str = &sources.get(span.file)?.text;
     let (before, after) = (text.get(..span.start)?, text.get(span.start..)?);
@@ -94,19 +95,19 @@ fn snippet(sources: &Sources, span: Span) -> Option<(String, usize, usize)> {
     if to < line_end {
         line.push('…');
     }
-    // A value over several lines is marked to the end of its first.
+    // A value over several lines is marked to the end of its first line.
     let end = text.floor_char_boundary(span.end.clamp(span.start, to));
     let carets = shown_part(text[span.start..end].trim_end()).chars().count().max(1);
     line.truncate(line.trim_end().len());
     (!line.is_empty()).then_some((line, lead, carets))
 }
 
-/// Escapes a part of a line; a tab takes one column, so that carets stand below their place.
+/// Escapes a part of a line; a tab becomes one column, so that carets are aligned.
 fn shown_part(text: &str) -> String {
     escape_line(&text.replace('\t', " ")).into_owned()
 }
 
-/// Colours, or none.
+/// Colours of the output, if enabled.
 #[derive(Clone, Copy)]
 struct TextStyle {
     on: bool,

@@ -11,27 +11,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::cost::{SchemaCost, ValueSize};
 
-/// Steps that every check may take.
+/// Steps of every check.
 const BASE_STEPS: u64 = 100_000;
-/// Further steps for each value below the root, for small values.
+/// Additional steps for each value below the root, for small values.
 const STEPS_PER_VALUE: u64 = 256;
-/// From here on a check gets no more than [`STEPS_PER_LARGE_VALUE`] for each value.
+/// Number of steps above which a check gets only [`STEPS_PER_LARGE_VALUE`] for each value.
 const MAX_STEPS_OF_SMALL_VALUES: u64 = 1_000_000;
-/// Steps for each value of a large value.
+/// Steps per value of a large value.
 const STEPS_PER_LARGE_VALUE: u64 = 16;
-/// Bytes that one check may take, beside the value.
+/// Maximum memory of one check in addition to the value, in bytes.
 const MAX_CHECK_BYTES: u64 = 32 << 20;
-/// Bytes of stack that one check may take.
+/// Maximum stack of one check, in bytes.
 const MAX_CHECK_STACK: usize = 1 << 20;
 
-/// Steps of a number that no machine word holds: the validator reads its digits.
+/// Steps for a number that exceeds a machine word: the validator processes its digits.
 const LARGE_NUMBER_STEPS: u64 = 8;
 
-/// The check took more steps, memory or stack than a check may take.
+/// The check exceeded its limit of steps, memory or stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BudgetExceeded;
 
-/// The steps and bytes of one check.
+/// Steps and bytes of one check.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CheckBudget {
     steps: u64,
@@ -39,14 +39,14 @@ pub(super) struct CheckBudget {
 }
 
 impl CheckBudget {
-    /// The budget for a value of this size.
+    /// Returns the budget for a value of this size.
     pub(super) fn of_value(size: ValueSize) -> Self {
         let small = BASE_STEPS.saturating_add(size.values.saturating_mul(STEPS_PER_VALUE));
         let large = size.values.saturating_mul(STEPS_PER_LARGE_VALUE);
         Self { steps: small.min(MAX_STEPS_OF_SMALL_VALUES.max(large)), bytes: MAX_CHECK_BYTES }
     }
 
-    /// Does the work within the budget; `error_bytes` is the price of one violation.
+    /// Runs the work within the budget; `error_bytes` is the price of one violation.
     pub(super) fn spend<T>(
         self,
         cost: &SchemaCost,
@@ -74,7 +74,7 @@ impl CheckBudget {
     }
 }
 
-/// The state of the running check. Without one, everything is free.
+/// State of the running check. Without one, nothing is charged.
 #[derive(Clone, Copy)]
 struct MeterState {
     steps: u64,
@@ -100,7 +100,8 @@ const UNLIMITED: MeterState = MeterState {
     max_stack: usize::MAX,
 };
 
-/// The meter of this thread. A parameter cannot carry it: the validator makes nodes for property names by itself.
+/// Meter of this thread. It cannot be a parameter, because the validator creates nodes for property
+/// names itself.
 struct ThreadMeter(Cell<MeterState>);
 
 thread_local! {
@@ -136,7 +137,7 @@ impl ThreadMeter {
     }
 }
 
-/// Puts the state back that was there before the check.
+/// Restores the state before the check when dropped.
 struct RestoredMeter(MeterState);
 
 impl Drop for RestoredMeter {
@@ -145,17 +146,17 @@ impl Drop for RestoredMeter {
     }
 }
 
-/// Pays for a look at a value.
+/// Charges an access to a value.
 pub(super) fn pay_step() {
     METER.with(|meter| meter.take(1, 0));
 }
 
-/// Pays for a look at something that takes this many bytes to read.
+/// Charges an access to data of this many bytes.
 pub(super) fn pay_read(bytes: usize) {
     METER.with(|meter| meter.take(1 + bytes as u64 / 32, 0));
 }
 
-/// Pays for a text that a pattern or a format may be about to read.
+/// Charges a string that a pattern or format may read.
 pub(super) fn pay_text(bytes: usize) {
     METER.with(|meter| {
         let price = meter.0.get().character_price;
@@ -163,7 +164,7 @@ pub(super) fn pay_text(bytes: usize) {
     });
 }
 
-/// Pays for a number that may be divided exactly; `large` for one that no machine word holds.
+/// Charges a number that may be divided exactly; `large` if it exceeds a machine word.
 pub(super) fn pay_number(large: bool) {
     METER.with(|meter| {
         let price = meter.0.get().number_price.max(if large { LARGE_NUMBER_STEPS } else { 1 });
@@ -171,7 +172,7 @@ pub(super) fn pay_number(large: bool) {
     });
 }
 
-/// Pays for the name of a member, which patterns may read and which an error may repeat.
+/// Charges the name of a property, which patterns may read and errors may repeat.
 pub(super) fn pay_name(bytes: usize) {
     METER.with(|meter| {
         let MeterState { name_price, error_bytes, .. } = meter.0.get();
@@ -180,12 +181,12 @@ pub(super) fn pay_name(bytes: usize) {
     });
 }
 
-/// Pays for an entry of the validator's stack and memory, where it looks for the entry one by one.
+/// Charges an entry of the validator's stack and memory, which it searches linearly.
 pub(super) fn pay_visit() {
     METER.with(|meter| meter.take(1 + meter.stack() / 2048, 48));
 }
 
-/// Pays for a violation.
+/// Charges a violation.
 pub(super) fn pay_error() {
     METER.with(|meter| {
         let price = meter.0.get().error_bytes;

@@ -9,25 +9,26 @@ use sha2::{Digest, Sha256};
 use super::cost::ValueSize;
 use super::{DEEPEST, Schema, SchemaError};
 
-/// Bytes of a compiled schema of usual size.
+/// Size of a typical compiled schema, in bytes.
 const USUAL_SCHEMA_BYTES: u64 = 128 << 10;
 
-/// A bounded set of compiled schemas, keyed by the SHA-256 of the schema with sorted keys.
-/// Clones share it. Schemas that do not compile are not kept.
+/// Bounded cache of compiled schemas, keyed by the SHA-256 of the schema with sorted keys. Clones
+/// share it. Invalid schemas are not cached.
 #[derive(Clone, Debug)]
 pub struct SchemaCache {
     pub(super) schemas: Cache<[u8; 32], Arc<Schema>>,
 }
 
 impl Default for SchemaCache {
-    /// Room for 512 schemas.
+    /// Creates a cache for 512 schemas.
     fn default() -> Self {
         Self::new(512)
     }
 }
 
 impl SchemaCache {
-    /// Room for this many schemas of usual size; the least used make way. A large schema takes the room of many.
+    /// Creates a cache for this many schemas of typical size. Evicts the least used; a large schema
+    /// counts as many.
     pub fn new(schemas: u64) -> Self {
         let bytes = |_: &[u8; 32], schema: &Arc<Schema>| {
             u32::try_from(schema.cost.compiled_bytes).unwrap_or(u32::MAX)
@@ -36,7 +37,7 @@ impl SchemaCache {
         Self { schemas: Cache::builder().max_capacity(room).weigher(bytes).build() }
     }
 
-    /// The compiled schema, from the cache where it has been seen before.
+    /// Returns the compiled schema, from the cache if possible.
     pub fn get(&self, schema: &Value) -> Result<Arc<Schema>, SchemaError> {
         if ValueSize::within(schema, DEEPEST).is_none() {
             return Err(SchemaError::TooDeep);
@@ -53,16 +54,18 @@ impl SchemaCache {
     }
 }
 
-/// A digest that two values share if JSON Schema calls them equal: `1` is `1.0`, and the order of members is free.
+/// Returns a digest that is equal for values that JSON Schema considers equal: `1` is `1.0`, and
+/// the order of properties is irrelevant.
 pub(super) fn value_digest(value: &Value) -> [u8; 32] {
     let mut hash = Sha256::new();
     digest_with(&mut hash, value, &equal_number_text);
     hash.finalize().into()
 }
 
-/// The same text for all spellings of a number: a whole float is written as the integer that it is exactly.
+/// Returns the same string for all spellings of a number: a float without a fraction is formatted
+/// as that integer.
 fn equal_number_text(number: &Number) -> String {
-    /// Every whole float below this fits an `i128`.
+    /// Every such float below this one fits an `i128`.
     const MAX_WHOLE: f64 = 1e38;
     match number.as_f64() {
         Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < MAX_WHOLE => {
@@ -74,7 +77,8 @@ fn equal_number_text(number: &Number) -> String {
     }
 }
 
-/// Hashes a value so that only the order of keys does not matter: every part is framed by its kind and length.
+/// Hashes a value so that only the order of keys is irrelevant: every part is framed by its kind
+/// and length.
 fn digest(hash: &mut Sha256, value: &Value) {
     digest_with(hash, value, &Number::to_string);
 }

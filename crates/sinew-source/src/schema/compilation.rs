@@ -2,7 +2,7 @@
 //!
 //! For `unevaluatedProperties` and `unevaluatedItems` it compiles the subschemas that apply to the
 //! same value again, and those within them again: 60 nested ones are 2^60 subschemas. This module
-//! follows the same path with a counter before the validator does.
+//! counts them in the same way before the validator compiles any.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +12,9 @@ use super::SchemaError;
 use super::expansion::References;
 use super::explain::short;
 
-/// The most subschemas that are compiled for one schema.
+/// Maximum number of compiled subschemas of one schema.
 const MAX_COMPILED: usize = 50_000;
-/// The most subschemas on the way to a subschema: compiling it takes stack.
+/// Maximum depth of compiled subschemas, because compiling them uses the stack.
 const MAX_COMPILED_DEPTH: usize = 300;
 /// Keywords with one subschema, or with a list of them.
 const SUBSCHEMA_KEYWORDS: [&str; 16] = [
@@ -39,11 +39,11 @@ const SUBSCHEMA_KEYWORDS: [&str; 16] = [
 const NAMED_SUBSCHEMA_KEYWORDS: [&str; 4] =
     ["properties", "patternProperties", "dependentSchemas", "dependencies"];
 
-/// The start of the addresses of meta-schemas, which the validator has.
+/// Prefixes of the addresses of meta-schemas, which are built into the validator.
 const META_SCHEMAS: [&str; 2] = ["http://json-schema.org/", "https://json-schema.org/"];
 
-/// Returns the subschemas that are compiled for a schema. Fails where there are too many, or where a reference is written
-/// in a way that this module cannot follow.
+/// Returns the number of compiled subschemas of a schema. Fails if there are too many, or if this
+/// module cannot follow a reference.
 pub(super) fn compiled_count(schema: &Value, references: &References<'_>) -> Result<usize, SchemaError> {
     let mut count =
         NodeCount { references, left: MAX_COMPILED, targets: BTreeSet::new(), marking: BTreeSet::new() };
@@ -51,7 +51,7 @@ pub(super) fn compiled_count(schema: &Value, references: &References<'_>) -> Res
     Ok(MAX_COMPILED - count.left)
 }
 
-/// The members or items of a value that a schema leaves over.
+/// Properties or items of a value that a schema has not evaluated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum LeftoverMembers {
     Properties,
@@ -59,7 +59,7 @@ enum LeftoverMembers {
 }
 
 impl LeftoverMembers {
-    /// The keyword for what is left over.
+    /// Returns the keyword for unevaluated members.
     fn keyword(self) -> &'static str {
         match self {
             Self::Properties => "unevaluatedProperties",
@@ -67,7 +67,7 @@ impl LeftoverMembers {
         }
     }
 
-    /// Keywords whose subschemas are compiled once more.
+    /// Returns the keywords whose subschemas are compiled again.
     fn compiled_again(self) -> &'static [&'static str] {
         match self {
             Self::Properties => &["additionalProperties", "patternProperties", "unevaluatedProperties"],
@@ -79,9 +79,9 @@ impl LeftoverMembers {
 struct NodeCount<'r, 's> {
     references: &'r References<'s>,
     left: usize,
-    /// Targets of references: each is compiled once.
+    /// Targets of references; each is compiled once.
     targets: BTreeSet<*const Value>,
-    /// Subschemas whose leftovers are being compiled: a loop ends there.
+    /// Subschemas whose unevaluated members are being compiled; terminates loops.
     marking: BTreeSet<(*const Value, LeftoverMembers)>,
 }
 
@@ -92,7 +92,7 @@ impl<'s> NodeCount<'_, 's> {
         Ok(())
     }
 
-    /// The subschemas that a reference may name; none for a meta-schema.
+    /// Returns the possible targets of a reference; none for a meta-schema.
     fn targets(&self, reference: &str) -> Result<Vec<&'s Value>, SchemaError> {
         let targets = self.references.resolve(reference);
         if targets.is_empty() && !META_SCHEMAS.iter().any(|start| reference.starts_with(start)) {
@@ -116,7 +116,7 @@ impl<'s> NodeCount<'_, 's> {
         Ok(())
     }
 
-    /// Compiles the subschemas of one keyword.
+    /// Counts the subschemas of one keyword.
     fn compile_keyword(&mut self, keyword: &str, value: &Value, depth: usize) -> Result<(), SchemaError> {
         match value {
             Value::String(reference) if is_reference(keyword) => {
@@ -138,7 +138,7 @@ impl<'s> NodeCount<'_, 's> {
         }
     }
 
-    /// Compiles what tells the leftovers of a schema.
+    /// Counts the subschemas that determine the unevaluated members of a schema.
     fn mark(
         &mut self,
         schema: &Value,

@@ -11,31 +11,33 @@ use serde_json::{Map, Value};
 
 use super::expansion::References;
 
-/// `true`s and `false`s that one step pays for.
+/// Number of boolean schemas per step.
 const BOOLEANS_PER_STEP: u64 = 8;
-/// References and lists on the way to a look at the value that the look pays for.
+/// Number of references and lists before an access to the value that are included in its price.
 const MAX_FREE_DISTANCE: usize = 3;
-/// The most states that a pattern is priced for; the size of compiled patterns is limited.
+/// Maximum number of states in the price of a pattern; the size of compiled patterns is limited.
 const MAX_PATTERN_STATES: u64 = 16_384;
-/// The most patterns in a schema; a compiled pattern keeps its memory.
+/// Maximum number of patterns in a schema; a compiled pattern keeps its memory.
 const MAX_PATTERNS: usize = 1_000;
-/// The most lists and objects in the `enum`s of a schema: older drafts compare all of an `enum` with each other.
+/// Maximum number of lists and objects in the `enum`s of a schema: older drafts compare all of an
+/// `enum` with each other.
 const MAX_ENUM_TREES: usize = 1_000;
 /// Steps of an exact division by a fraction.
 const FRACTION_STEPS: u64 = 16;
-/// Steps of an exact division by a fraction below [`SMALL_DIVISOR`]: its digits fill a large integer.
+/// Steps of an exact division by a fraction below [`SMALL_DIVISOR`], whose digits fill a large
+/// integer.
 const SMALL_FRACTION_STEPS: u64 = 512;
 /// Divisors below this one have more digits than a machine word.
 const SMALL_DIVISOR: f64 = 1e-12;
-/// The most subschemas on a way without a look at the value.
+/// Maximum number of nested subschemas without an access to the value.
 const MAX_SILENT_DEPTH: usize = 300;
-/// Bytes of one compiled subschema, roughly.
+/// Approximate size of one compiled subschema, in bytes.
 const SUBSCHEMA_BYTES: usize = 1 << 10;
-/// Bytes of one violation without its texts.
+/// Size of one violation without its strings, in bytes.
 const ERROR_BYTES: u64 = 512;
-/// Bytes of one value or name in memory, without its text.
+/// Size of one value or name in memory without its string, in bytes.
 const VALUE_BYTES: usize = 64;
-/// Keywords that look at the value before anything else is done.
+/// Keywords that access the value before any other work.
 const LOOKING_KEYWORDS: [&str; 24] = [
     "type",
     "const",
@@ -66,26 +68,26 @@ const LOOKING_KEYWORDS: [&str; 24] = [
 /// Prices of one validation step of a schema, and sizes of the compiled schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SchemaCost {
-    /// Price of a look, in steps.
+    /// Price of an access, in steps.
     pub(super) step_price: u64,
     /// Price of a character that a pattern may read, in steps of sixteen characters.
     pub(super) character_price: u64,
-    /// The same for a character of a member's name.
+    /// Price of a character of a property name, in steps of sixteen characters.
     pub(super) name_price: u64,
     /// Price of a number that may be divided exactly, in steps.
     pub(super) number_price: u64,
-    /// Bytes that one violation copies out of the schema.
+    /// Bytes that one violation copies from the schema.
     pub(super) error_bytes: u64,
     /// Patterns in the schema.
     pub(super) patterns: usize,
-    /// Bytes of the compiled schema, at most roughly: see [`Self::add_patterns`].
+    /// Approximate maximum size of the compiled schema, in bytes; see [`Self::add_patterns`].
     pub(super) compiled_bytes: usize,
-    /// Bytes of the longest pointer into the schema.
+    /// Length of the longest pointer into the schema, in bytes.
     pub(super) longest_pointer: usize,
 }
 
 impl SchemaCost {
-    /// The prices of a schema; `None` where it has more patterns or lists in `enum` than a schema may have.
+    /// Returns the prices of a schema; `None` if it has too many patterns or lists in `enum`.
     pub(super) fn of_schema(schema: &Value, references: &References<'_>, subschemas: usize) -> Option<Self> {
         let mut survey = SchemaSurvey::default();
         survey.walk(schema, 0);
@@ -110,14 +112,15 @@ impl SchemaCost {
         })
     }
 
-    /// Counts the patterns, compiled with this limit: each may hold a program, and as much again between its uses.
+    /// Adds the size of the patterns, compiled with this limit: each may hold a program, and retain
+    /// as much memory again between its uses.
     pub(super) fn add_patterns(&mut self, pattern_bytes: usize) {
         let bytes = self.patterns.saturating_mul(2).saturating_mul(pattern_bytes);
         self.compiled_bytes = self.compiled_bytes.saturating_add(bytes);
     }
 }
 
-/// The counts of one walk over a schema.
+/// Counts of one traversal of a schema.
 #[derive(Default)]
 struct SchemaSurvey {
     patterns: usize,
@@ -133,7 +136,7 @@ struct SchemaSurvey {
 }
 
 impl SchemaSurvey {
-    /// Counts what lies in a part of the schema, and returns about how many bytes a copy of it takes.
+    /// Counts the contents of a subschema, and returns the approximate size of a copy, in bytes.
     fn walk(&mut self, schema: &Value, pointer: usize) -> usize {
         self.longest_pointer = self.longest_pointer.max(pointer);
         match schema {
@@ -185,7 +188,7 @@ impl SchemaSurvey {
     }
 }
 
-/// States of a pattern that may be alive at the same time, at most.
+/// Returns the maximum number of simultaneously active states of a pattern.
 fn pattern_states(pattern: &str) -> u64 {
     fn states(hir: &Hir) -> u64 {
         match hir.kind() {
@@ -208,22 +211,24 @@ fn pattern_states(pattern: &str) -> u64 {
             }
         }
     }
-    // A pattern in words of ECMA that this parser does not know is priced as the largest.
+    // A pattern with ECMA syntax that this parser does not support has the maximum price.
     regex_syntax::parse(pattern).map_or(MAX_PATTERN_STATES, |hir| states(&hir)).min(MAX_PATTERN_STATES)
 }
 
-/// Subschemas that are applied to the same value one after the other without a look at it, in booleans.
+/// Subschemas applied to the same value in sequence without an access to it, counted in booleans.
 struct SilentWidths<'r, 's> {
     references: &'r References<'s>,
-    /// Widths by address; zero while being counted, so that a loop ends: each way around a loop has a look.
+    /// Widths by address; zero while being counted, which terminates loops: every loop contains an
+    /// access.
     widths: BTreeMap<*const Value, u64>,
-    /// Subschemas on the way to the first look, by address; `None` where there is no look, or a loop.
+    /// Number of subschemas before the first access, by address; `None` without an access, or in a
+    /// loop.
     distances: BTreeMap<*const Value, Option<usize>>,
     too_deep: bool,
 }
 
 impl SilentWidths<'_, '_> {
-    /// The largest width of all subschemas.
+    /// Returns the maximum width of all subschemas.
     fn largest(&mut self, schema: &Value) -> u64 {
         let own = if schema.is_object() { self.width(schema, 0) } else { 0 };
         let below = match schema {
@@ -275,7 +280,8 @@ impl SilentWidths<'_, '_> {
         }
     }
 
-    /// Subschemas on the way to the first look at the value, whichever keyword is applied first.
+    /// Returns the number of subschemas before the first access to the value, for any order of
+    /// keywords.
     fn distance(&mut self, schema: &Value, depth: usize) -> Option<usize> {
         let Value::Object(members) = schema else { return None };
         let address = std::ptr::from_ref(schema);
@@ -311,17 +317,18 @@ impl SilentWidths<'_, '_> {
     }
 }
 
-/// How large a value is.
+/// Size of a value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ValueSize {
-    /// Values in it, a text counted as one for every 64 bytes.
+    /// Number of values; a string counts as one per 64 bytes.
     pub(super) values: u64,
-    /// Bytes of the longest pointer into it.
+    /// Length of the longest pointer into the value, in bytes.
     pub(super) longest_pointer: usize,
 }
 
 impl ValueSize {
-    /// The size of a value; `None` where it has more levels than `limit`. Never recurses deeper than that.
+    /// Returns the size of a value; `None` if it has more levels than `limit`. Never recurses
+    /// deeper.
     pub(super) fn within(value: &Value, limit: usize) -> Option<Self> {
         let mut size = Self::default();
         size.add(value, limit, 0).then_some(size)

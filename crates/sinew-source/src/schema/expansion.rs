@@ -1,40 +1,42 @@
 //! The size of a schema after following its references.
 //!
-//! A few lines can nest `allOf: [next, next]` forty times and keep a validator busy for years, and
-//! a chain of ten thousand references exhausts its stack. Both are refused before they are
-//! compiled.
+//! A few lines can nest `allOf: [next, next]` forty times and occupy a validator for years, and a
+//! chain of ten thousand references exhausts its stack. Both are rejected before compilation.
 
 use std::collections::BTreeMap;
 
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-/// Subschemas visited, each reference followed once per place it stands at; a loop counts once.
+/// Maximum number of visited subschemas. Each reference is followed at every occurrence; a loop
+/// counts once.
 const MOST: usize = 50_000;
-/// Steps down from the root, into subschemas and along references.
+/// Maximum depth from the root, into subschemas and along references.
 const DEEPEST: usize = 300;
-/// The most subschemas with an `$id` of their own.
+/// Maximum number of subschemas with an `$id`.
 const MAX_DOCUMENTS: usize = 64;
-/// The most subschemas with the same `$anchor` or `$id`: each reference to that name looks at all of them.
+/// Maximum number of subschemas with the same `$anchor` or `$id`, because each reference to the
+/// name visits all of them.
 const MAX_SUBSCHEMAS_PER_NAME: usize = 64;
 
-/// The subschemas that follow from a schema's references; `None` where there are too many, or the way is too long.
+/// Returns the number of subschemas after following all references; `None` if there are too many or
+/// they are too deep.
 pub(super) fn expanded_size(schema: &Value, references: &References<'_>) -> Option<usize> {
     let mut walk = ExpansionWalk { references, sizes: BTreeMap::new(), too_deep: false };
     let count = walk.size(schema, 0).count;
     (count <= MOST && !walk.too_deep).then_some(count)
 }
 
-/// The subschemas that references within a document may name.
+/// Possible targets of references within a document.
 pub(super) struct References<'s> {
-    /// The document, and the subschemas with an `$id` or `id` of their own: a fragment belongs to one of them.
+    /// The document, and the subschemas with an `$id` or `id`; a fragment belongs to one of them.
     documents: Vec<&'s Value>,
-    /// Subschemas by `$anchor`, `$dynamicAnchor`, `$id` and `id`. A name may be there for several documents.
+    /// Subschemas by `$anchor`, `$dynamicAnchor`, `$id` and `id`. Several documents may use a name.
     names: BTreeMap<&'s str, Vec<&'s Value>>,
 }
 
 impl<'s> References<'s> {
-    /// Collects the names in a schema; `None` where it has more `$id`s, or one name more often, than a schema may have.
+    /// Collects the names in a schema; `None` if it exceeds a limit on `$id`s or on uses of a name.
     pub(super) fn of_schema(root: &'s Value) -> Option<Self> {
         let mut references = Self { documents: vec![root], names: BTreeMap::new() };
         references.collect(root);
@@ -60,8 +62,8 @@ impl<'s> References<'s> {
         }
     }
 
-    /// The subschemas that a reference within the document may name: more than one where only the validator knows which
-    /// document it is read in.
+    /// Returns the possible targets of a reference within the document: several if only the
+    /// validator knows the document that it is resolved in.
     pub(super) fn resolve(&self, reference: &str) -> Vec<&'s Value> {
         if let Some(found) = self.names.get(reference) {
             return found.clone();
@@ -87,7 +89,7 @@ struct ExpansionSize {
 
 struct ExpansionWalk<'r, 's> {
     references: &'r References<'s>,
-    /// Sizes of targets by address; zero while being counted, so that a loop ends.
+    /// Sizes of targets by address; zero while being counted, which terminates loops.
     sizes: BTreeMap<*const Value, ExpansionSize>,
     too_deep: bool,
 }
@@ -114,7 +116,7 @@ impl<'s> ExpansionWalk<'_, 's> {
                         ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) => {
                             size.add(self.follow(target, depth + 1));
                         }
-                        // Definitions count where they are used.
+                        // Definitions are counted at their references.
                         ("$defs" | "definitions" | "enum" | "const" | "examples" | "default", _) => {}
                         _ => size.add(self.size(value, depth + 1)),
                     }

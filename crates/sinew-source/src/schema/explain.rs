@@ -9,15 +9,15 @@ use serde_json::Value;
 
 use super::{DetailedViolation, MOST_VIOLATIONS, SchemaError};
 
-/// Messages longer than this are cut, in characters: schemas may list very long enums.
+/// Maximum length of a message, in characters: schemas may have very long enums.
 const LONGEST_MESSAGE: usize = 300;
-/// The most right texts that one finding lists.
+/// Maximum number of valid strings that one violation lists.
 const MAX_EXPECTED_TEXTS: usize = 256;
-/// Findings past this many list no right texts.
+/// Maximum number of violations that list valid strings.
 const MAX_FINDINGS_WITH_TEXTS: usize = 64;
 
-/// Adds what one error says: several findings for several unknown properties, and those of the branch that
-/// was meant for `anyOf` and `oneOf`.
+/// Adds the violations of one error: several for several unknown properties, and those of the most
+/// likely branch for `anyOf` and `oneOf`.
 pub(super) fn findings(error: &ValidationError<'_>, out: &mut Vec<DetailedViolation>) {
     let actual = type_name(error.instance());
     match error.kind() {
@@ -55,7 +55,7 @@ pub(super) fn findings(error: &ValidationError<'_>, out: &mut Vec<DetailedViolat
             finding.expected = expected_value.as_str().map(str::to_owned).into_iter().collect();
             out.push(finding);
         }
-        // The error holds a stand-in for the array, whose length says nothing.
+        // The error contains a placeholder for the array, whose length has no meaning.
         Is::AdditionalItems { limit } => {
             out.push(DetailedViolation::new(
                 error,
@@ -82,8 +82,8 @@ pub(super) fn findings(error: &ValidationError<'_>, out: &mut Vec<DetailedViolat
     }
 }
 
-/// Of several forms, one was usually meant: the one of the right type whose marker (a `const` or `enum` one
-/// level down, such as `type: agent`) matches. Its errors are the useful ones.
+/// Selects the branch that the author probably intended: the one of the right type whose marker (a
+/// `const` or `enum` one level down, such as `type: agent`) matches. Only its errors are useful.
 fn branches(
     error: &ValidationError<'_>,
     context: &[Vec<ValidationError<'static>>],
@@ -133,7 +133,7 @@ fn texts(options: &Value) -> Vec<String> {
     texts.take(MAX_EXPECTED_TEXTS).map(str::to_owned).collect()
 }
 
-/// Why a schema did not compile.
+/// Returns the reason why a schema did not compile.
 pub(super) fn schema_error(error: &ValidationError<'_>) -> SchemaError {
     match error.kind() {
         Is::Referencing(inner) => SchemaError::Unresolved(short(&inner.to_string(), LONGEST_MESSAGE)),
@@ -144,10 +144,10 @@ pub(super) fn schema_error(error: &ValidationError<'_>) -> SchemaError {
     }
 }
 
-/// The validator's own text with the type in place of the value.
+/// Returns the validator's message with the type instead of the value.
 fn masked(error: &ValidationError<'_>, placeholder: &str) -> String {
     let mut cut = CutText { text: String::new(), left: 4 * LONGEST_MESSAGE };
-    // Writing stops at the end of what is shown: an `enum` may be as long as a schema.
+    // Formatting stops at the length limit, because an `enum` may be as long as a schema.
     let _stopped = write!(cut, "{}", error.masked_with(placeholder));
     let text = cut.text;
     let mut letters = text.chars();
@@ -156,7 +156,7 @@ fn masked(error: &ValidationError<'_>, placeholder: &str) -> String {
     short(&lower, LONGEST_MESSAGE)
 }
 
-/// Text that refuses to grow past a number of bytes, so that its writer stops.
+/// String that returns an error above a number of bytes, which stops the formatting.
 struct CutText {
     text: String,
     left: usize,
@@ -171,7 +171,7 @@ impl std::fmt::Write for CutText {
     }
 }
 
-/// The first `most` characters, with a sign where something was cut.
+/// Truncates a string to `most` characters and marks the cut.
 pub(super) fn short(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),

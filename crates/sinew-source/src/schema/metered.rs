@@ -10,21 +10,21 @@ use serde_json::{Map, Number, Value};
 use super::budget::{pay_error, pay_name, pay_number, pay_read, pay_step, pay_text, pay_visit};
 use super::cache::value_digest;
 
-/// Longer texts are cut where an error holds them.
+/// Maximum length of a string in an error.
 const MAX_TEXT_IN_ERROR: usize = 256;
 
-/// The representation whose nodes pay for what they show.
+/// JSON representation whose nodes charge each access.
 pub(super) struct MeteredJson;
 
-/// A value that pays for what it shows.
+/// Value that charges each access.
 #[derive(Clone, Copy)]
 pub(super) struct MeteredNode<'a>(pub(super) &'a Value);
 
-/// The members of a [`MeteredNode`].
+/// Properties of a [`MeteredNode`].
 #[derive(Clone, Copy)]
 pub(super) struct MeteredObject<'a>(&'a Map<String, Value>);
 
-/// The items of a [`MeteredNode`].
+/// Items of a [`MeteredNode`].
 #[derive(Clone, Copy)]
 pub(super) struct MeteredArray<'a>(&'a [Value]);
 
@@ -50,7 +50,7 @@ impl<'a> Node<'a, MeteredJson> for MeteredNode<'a> {
 
     fn as_object(&self) -> Option<MeteredObject<'a>> {
         let members = self.0.as_object();
-        // Keywords that mark members take memory for all of them.
+        // Keywords that track properties allocate memory for all of them.
         pay_read(members.map_or(0, Map::len) / 8);
         members.map(MeteredObject)
     }
@@ -103,7 +103,8 @@ impl<'a> Node<'a, MeteredJson> for MeteredNode<'a> {
         equal(self.0, expected)
     }
 
-    /// A stand-in of the same type: errors are shown without values, and each branch of `anyOf` would copy them.
+    /// Returns a placeholder of the same type: errors are shown without values, and each branch of
+    /// `anyOf` would copy them.
     fn to_value(&self) -> Cow<'a, Value> {
         static EMPTY_ARRAY: Value = Value::Array(Vec::new());
         pay_error();
@@ -143,7 +144,7 @@ impl<'a> Object<'a, MeteredJson> for MeteredObject<'a> {
     }
 }
 
-/// Members, each paid when it comes.
+/// Iterator that charges each property.
 pub(super) struct MeteredMembers<'a>(serde_json::map::Iter<'a>);
 
 impl<'a> Iterator for MeteredMembers<'a> {
@@ -168,7 +169,8 @@ impl<'a> Array<'a, MeteredJson> for MeteredArray<'a> {
         MeteredItems(self.0.iter())
     }
 
-    /// The validator's own set compares many unequal lists with each other: its hash does not see where a list ends.
+    /// The validator's own set compares many unequal lists with each other, because its hash
+    /// ignores the end of a list.
     fn is_unique(&self) -> bool {
         let mut seen = HashSet::new();
         self.0.iter().all(|item| {
@@ -178,7 +180,7 @@ impl<'a> Array<'a, MeteredJson> for MeteredArray<'a> {
     }
 }
 
-/// Items, each paid when it comes.
+/// Iterator that charges each item.
 pub(super) struct MeteredItems<'a>(std::slice::Iter<'a, Value>);
 
 impl<'a> Iterator for MeteredItems<'a> {
@@ -191,7 +193,7 @@ impl<'a> Iterator for MeteredItems<'a> {
     }
 }
 
-/// Equality as JSON Schema has it: `1` and `1.0` are equal.
+/// Returns whether two values are equal in JSON Schema: `1` and `1.0` are.
 fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Array(left), Value::Array(right)) => {
@@ -217,14 +219,14 @@ fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Whether a number has digits that an integer of 64 bits does not hold.
+/// Returns whether a number has digits beyond a 64-bit integer.
 fn is_large(number: &Number) -> bool {
-    /// From here on a float is an integer of more than 53 bits.
+    /// Floats from here on are integers of more than 53 bits.
     const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
     number.is_f64() && number.as_f64().is_none_or(|float| float.abs() >= MAX_EXACT_FLOAT)
 }
 
-/// Pays for a digest of the value.
+/// Charges a digest of the value.
 fn pay_tree(value: &Value) {
     // A digest of a few bytes takes as long as reading this many.
     pay_read(256);

@@ -6,9 +6,10 @@ use sinew_codes as code;
 use super::{BUDGET_KEYWORD, DetailedViolation, Schema};
 use crate::{Diagnostic, Node, Span, hint_for};
 
-/// Checks a tree against a schema. An unknown property points at its key, a missing one at the start of the
-/// object, anything else at the value. Codes SINEW-4001 (general), 4002 (unknown property), 4003 (missing
-/// property), 4004 (wrong type), 4007 (nested too deeply), 4009 (over budget).
+/// Checks a tree against a schema. The position of an unknown property is its key, that of a
+/// missing one the start of the object, otherwise the value. Codes SINEW-4001 (general), 4002
+/// (unknown property), 4003 (missing property), 4004 (wrong type), 4007 (nested too deeply), 4009
+/// (over budget).
 pub fn check_node(schema: &Schema, node: &Node) -> Vec<Diagnostic> {
     let findings = schema.findings(&node.to_json());
     let findings = findings.into_iter().enumerate();
@@ -45,7 +46,7 @@ fn diagnostic(schema: &Schema, root: &Node, finding: DetailedViolation, count: u
     }
 }
 
-/// Where an object lacks something, its first key (or bracket) is enough to mark.
+/// For a missing property, only the first key (or bracket) of the object is marked.
 fn first_key_end(node: &Node) -> usize {
     match node.as_object().and_then(<[_]>::first) {
         Some(first) if first.key_span.file == node.span.file && first.key_span.start == node.span.start => {
@@ -55,7 +56,7 @@ fn first_key_end(node: &Node) -> usize {
     }
 }
 
-/// The properties that the schema names next to the keyword that was not met.
+/// Returns the properties that the schema defines next to the violated keyword.
 fn properties(schema: &Schema, keyword: &str) -> Vec<String> {
     let parent = keyword.rsplit_once('/').map_or("", |(parent, _)| parent);
     match schema.source.pointer(parent).and_then(|schema| schema.get("properties")) {

@@ -138,7 +138,8 @@ fn schemas_that_are_refused() {
 
 #[test]
 fn drafts_by_their_uri() {
-    // `exclusiveMinimum` was a boolean in draft 4 and a number later; `prefixItems` came with 2020-12.
+    // `exclusiveMinimum` was a boolean in draft 4 and a number later; `prefixItems` was added in
+    // 2020-12.
     let cases = [
         (
             json!({"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 1, "exclusiveMinimum": true}),
@@ -187,7 +188,8 @@ fn the_cache_goes_by_content() {
     assert!(!Arc::ptr_eq(&first, &other));
     assert_eq!(cache.get(&nested(200)).unwrap_err(), SchemaError::TooDeep);
     assert_eq!(cache.get(&json!({"type": 1})).unwrap_err().code(), "SINEW-4005");
-    // Room is counted in bytes: 8 schemas of 1,000 subschemas do not fit where 8 usual ones do.
+    // Capacity is counted in bytes: 8 schemas of 1,000 subschemas do not fit where 8 typical ones
+    // do.
     let large = |n: u64| json!({"items": {"allOf": vec![json!({"minimum": n}); 1000]}});
     let kept: Vec<_> = (0..8).map(|n| cache.get(&large(n)).unwrap()).collect();
     cache.schemas.run_pending_tasks();
@@ -222,7 +224,7 @@ fn names_given_too_often_are_refused() {
     assert!(References::of_schema(&named(65, 1)).is_none());
 }
 
-/// Loops end, and schemas that are small to write and huge to follow are refused.
+/// Loops terminate, and small schemas with a huge expansion are rejected.
 #[test]
 fn references_that_never_end() {
     let defs = |count: usize, body: &dyn Fn(Value) -> Value| -> Value {
@@ -245,7 +247,7 @@ fn references_that_never_end() {
         (defs(40, &doubling), false),
         (defs(40, &doubling_below), false),
         (defs(5000, &|next| next), false),
-        // Each found from its end first, so that no single way down is long.
+        // Each is reached from its end first, so that no single path is long.
         (
             json!({"items": (0..100).rev().map(|n| json!({"$ref": format!("#/$defs/d{}", n * 10)})).collect::<Vec<_>>(),
                    "$schema": "http://json-schema.org/draft-07/schema#",
@@ -260,7 +262,7 @@ fn references_that_never_end() {
     for (schema, accepted) in cases {
         let shown: String = schema.to_string().chars().take(80).collect();
         match Schema::compile(&schema) {
-            // The check must end; either answer is right.
+            // The check must terminate; either result is valid.
             Ok(schema) => drop((schema.check(&json!({"a": 1})), assert!(accepted, "{shown}"))),
             Err(error) => assert_eq!((error.code(), accepted), ("SINEW-4006", false), "{shown}"),
         }

@@ -1,4 +1,4 @@
-//! Small values that follow the recursion of a schema, to test it before it is used.
+//! Small values that follow the recursion of a schema, to test it before use.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -8,12 +8,12 @@ use super::expansion::References;
 
 /// Levels of a trial value.
 const TRIAL_DEPTH: usize = 40;
-/// The most references that are followed to see whether they come back.
+/// Maximum number of references that are tested for recursion.
 const MAX_TRIALS: usize = 16;
-/// Subschemas that are visited on the way from a reference back to itself.
+/// Maximum number of visited subschemas from a reference back to itself.
 const MAX_VISITS: usize = 2_000;
 
-/// Returns values that are nested along the references of a schema which lead back to themselves.
+/// Returns values that are nested along the recursive references of a schema.
 pub(super) fn recursive_values(schema: &Value, references: &References<'_>) -> Vec<Value> {
     let mut targets = Vec::new();
     let mut seen = BTreeSet::new();
@@ -56,7 +56,7 @@ fn collect_targets<'s>(
     }
 }
 
-/// The shortest way down a value on which a subschema is applied again.
+/// Returns the shortest path in a value after which a subschema is applied again.
 fn way_back<'s>(target: &'s Value, references: &References<'s>) -> Option<Vec<TrialDescent<'s>>> {
     let mut seen = BTreeSet::new();
     let mut queue = VecDeque::from([(target, Vec::new())]);
@@ -67,7 +67,7 @@ fn way_back<'s>(target: &'s Value, references: &References<'s>) -> Option<Vec<Tr
         if way.len() > TRIAL_DEPTH || seen.len() > MAX_VISITS {
             return None;
         }
-        // In place first and again below: the target itself is met twice.
+        // At the position itself and again below it: the target is visited twice.
         if !seen.insert((std::ptr::from_ref(schema), way.is_empty())) {
             continue;
         }
@@ -83,7 +83,8 @@ fn way_back<'s>(target: &'s Value, references: &References<'s>) -> Option<Vec<Tr
     None
 }
 
-/// The subschemas that a keyword applies, each with the level of the value that it is applied to.
+/// Returns the subschemas that a keyword applies, each with the level of the value that it applies
+/// to.
 fn next_subschemas<'s>(
     key: &str,
     value: &'s Value,
@@ -120,7 +121,7 @@ fn next_subschemas<'s>(
     }
 }
 
-/// A value that goes the way down again and again.
+/// Returns a value that repeats the path.
 fn nested(way: &[TrialDescent<'_>]) -> Value {
     let descents = way.iter().rev().cycle().take(TRIAL_DEPTH / way.len().max(1) * way.len());
     descents.fold(Value::Null, |inner, descent| match descent {

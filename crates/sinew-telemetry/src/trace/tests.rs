@@ -1,4 +1,4 @@
-//! Spans as a collector would get them.
+//! Spans as a collector receives them.
 
 use std::sync::Mutex;
 
@@ -21,7 +21,7 @@ impl SpanExporter for Kept {
     }
 }
 
-/// The spans that leave when this is done.
+/// Returns the spans that `work` exports.
 fn spans(work: impl FnOnce()) -> Vec<SpanData> {
     let kept = Kept::default();
     let exporter = NamedSpanExporter { inner: kept.clone(), failing: AtomicBool::new(false) };
@@ -46,7 +46,7 @@ fn a_field_leads_into_a_trace_wherever_the_span_is_opened() {
         let task = tracing::info_span!(target: "sinew_agent", "task", agent = "a", trace_parent = parent);
         let inner = task.in_scope(|| tracing::info_span!(target: "sinew_agent", "inner"));
         drop((inner, task, outer));
-        // The thread is free again.
+        // The thread has no trace again.
         drop(tracing::info_span!(target: "sinew_agent", "unrelated"));
     });
     let [task, inner, outer, unrelated] = &all[..] else { panic!("{all:?}") };

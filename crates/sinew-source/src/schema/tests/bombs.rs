@@ -1,4 +1,4 @@
-//! Schemas and values that ask for more than any check may take, and harmless ones that look like them.
+//! Schemas and values that exceed the budget of a check, and similar harmless ones.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,13 +11,14 @@ mod catalogue;
 
 use catalogue::{for_each_bomb, node, numbers, objects, random_pair};
 
-/// The test that measures; it runs in a process of its own, where no other test takes time or memory.
+/// Test that measures; it runs in a separate process, without other tests that use time or memory.
 const MEASURE_TEST: &str = "schema::tests::bombs::measure_bombs";
-/// The longest that all bombs may take. The validator without a budget does not come back within it.
+/// Timeout of all bombs together. The validator without a budget exceeds it.
 const MEASURE_TIMEOUT: Duration = Duration::from_mins(5);
-/// Processor time of one bomb. Dependencies are not optimised in tests: optimised, a bomb takes a tenth.
+/// Maximum processor time of one bomb. Dependencies are not optimised in tests; optimised, a bomb
+/// takes a tenth.
 const MAX_BOMB_TIME: Duration = Duration::from_secs(4);
-/// Memory of one bomb, beside the value.
+/// Maximum memory of one bomb, without the value.
 const MAX_BOMB_KIB: u64 = 64 << 10;
 
 #[test]
@@ -78,14 +79,14 @@ fn processor_time() -> Duration {
     Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
 }
 
-/// The most memory of this process since a moment.
+/// Peak memory of this process since a point in time.
 struct PeakMemory {
     before: u64,
 }
 
 impl PeakMemory {
     fn start() -> Self {
-        // Resets the peak to what is in use now.
+        // Resets the peak to the current usage.
         std::fs::write("/proc/self/clear_refs", "5").unwrap();
         Self { before: Self::kib("VmRSS:") }
     }
@@ -101,7 +102,7 @@ impl PeakMemory {
     }
 }
 
-/// Trees of conditions as people write them.
+/// Realistic trees of conditions.
 fn condition_schemas() -> Vec<Value> {
     let next = json!({"$ref": "#/$defs/n"});
     let list = json!({"type": "array", "items": next});
@@ -112,7 +113,7 @@ fn condition_schemas() -> Vec<Value> {
     vec![
         node(json!({"anyOf": [all, any, not, {"type": ["string", "null"]}]})),
         node(json!({"oneOf": [all, any, not, {"type": ["string", "null"]}]})),
-        // The operator tells the branches apart only after the members below have been looked at.
+        // The operator selects the branch only after the properties below have been checked.
         node(
             json!({"oneOf": [operator("and"), operator("or"), operator("all"), {"type": ["string", "null"]}]}),
         ),
@@ -155,7 +156,7 @@ fn harmless_recursive_schemas_pass() {
         "http://json-schema.org/draft-07/schema#",
         "http://json-schema.org/draft-04/schema#",
     ];
-    // 100 levels of values: an object with a list in it is two.
+    // 100 levels of values: an object with a list counts as two.
     let mut cases = vec![
         ("conditions", first.clone(), plain(66)),
         ("conditions, oneOf", second.clone(), plain(66)),
@@ -199,7 +200,7 @@ fn harmless_recursive_schemas_pass() {
     }
 }
 
-/// The validator says the same of a value whether its looks are paid or not.
+/// The validator returns the same result with and without metering.
 #[test]
 fn a_budget_changes_no_verdict() {
     let mut verdicts = [0, 0];
@@ -215,7 +216,8 @@ fn a_budget_changes_no_verdict() {
     assert!(verdicts.iter().all(|count| *count >= 50), "{verdicts:?}");
 }
 
-/// A condition that is wrong 66 levels down has more reasons than can be listed, and is refused all the same.
+/// An invalid condition 66 levels deep has more violations than can be listed, and is still
+/// rejected.
 #[test]
 fn wrong_values_are_refused_where_reasons_run_out() {
     let wrong = |levels: usize| (0..levels).fold(json!(7), |inner, _| json!({"op": "all", "all": [inner]}));

@@ -1,4 +1,5 @@
-//! The bombs: recursive schemas that double, large schemas against large values, and what chance makes.
+//! The bombs: recursive schemas that double, large schemas against large values, and random
+//! combinations.
 
 use serde_json::{Map, Value, json};
 
@@ -126,10 +127,10 @@ fn doubling_schemas() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Schemas and values by chance: combinations that nobody has thought of.
+/// Number of random schemas and values.
 const RANDOM_BOMBS: u64 = 120;
 
-/// The same numbers in every run.
+/// Deterministic pseudo-random numbers.
 struct SeededNumbers(u64);
 
 impl SeededNumbers {
@@ -208,7 +209,7 @@ fn random_schema(dice: &mut SeededNumbers, depth: usize) -> Value {
     Value::Object(schema)
 }
 
-/// A value with one deep way down, and a little beside it.
+/// Generates a value with one deep path and a few shallow ones.
 fn random_value(dice: &mut SeededNumbers, depth: usize) -> Value {
     (0..depth).fold(json!(1), |inner, _| match dice.below(8) {
         0 => json!([inner]),
@@ -239,7 +240,7 @@ pub(super) fn for_each_bomb(mut check: impl FnMut(&str, &Value, &Value)) {
     }
 }
 
-/// Calls `check` with a schema and a value made by chance, of about these depths.
+/// Calls `check` with a random schema and value of approximately these depths.
 pub(super) fn random_pair(
     seed: u64,
     schema_depth: usize,
@@ -269,7 +270,8 @@ fn object_of(names: &[String], value: &Value) -> Value {
     Value::Object(names.iter().map(|name| (name.clone(), value.clone())).collect())
 }
 
-/// All ways to put brackets around a row of numbers: the hash of the validator's own set is the same for all.
+/// Returns all bracketings of a sequence of numbers: the validator's own set has the same hash for
+/// all.
 fn bracketings(count: usize) -> Vec<Value> {
     fn all(from: usize, to: usize) -> Vec<Value> {
         if to - from == 1 {
@@ -289,7 +291,7 @@ fn bracketings(count: usize) -> Vec<Value> {
 
 /// Large schemas against large values.
 fn for_each_product_bomb(check: &mut impl FnMut(&str, &Value, &Value)) {
-    // Each pair is dropped before the next is made.
+    // Each pair is dropped before the next is created.
     let mut bomb = |name: &str, schema: Value, value: Value| check(name, &schema, &value);
     let many = 4000;
     let names = texts(many);
@@ -335,7 +337,7 @@ fn for_each_product_bomb(check: &mut impl FnMut(&str, &Value, &Value)) {
     bomb("a chain × items", to_integer(280), numbers(100_000));
     bomb("unevaluatedProperties over a chain", chain("unevaluatedProperties"), json!({"b": 1}));
     bomb("unevaluatedItems over a chain", chain("unevaluatedItems"), json!([1]));
-    // Names that only the validator can tell apart: the decoys are not schemas.
+    // Names that only the validator can resolve: the decoys are not schemas.
     let hidden = |reference: &str| {
         let level = |n: usize| {
             json!({"$id": format!("d{n}"), "$anchor": format!("x{n}"), "unevaluatedProperties": false,
