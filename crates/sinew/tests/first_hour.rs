@@ -1,10 +1,12 @@
 //! The first hour with a mesh: `sinew dev`, the command that it names, what is said when something is missing, and why
 //! something failed.
 
+use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use sinew_mesh::server::{Server, ServerOptions};
 
 use crate::common::{BOOKING, BROKEN, FLOW, PRICING, Role, Said, World, text};
 
@@ -154,6 +156,9 @@ fn dev_keeps_what_it_has_and_says_what_to_type() {
          text-tools\nwriter\n"
     );
     world.ends(&["run", "orders", "--mesh", "-p", "amount=1", "--id", "kept", "--timeout", "3s"], 5);
+    // All commands log in as the server's one user, so the caller is the system's user.
+    let caller = world.json(&["execution", "describe", "kept"])["caller"].clone();
+    assert!(caller.as_str().is_some_and(|caller| caller.starts_with("ada")), "{caller}");
     assert_eq!(dev.stop(), Some(0));
     // Started again, with the agent that was missing, it goes on.
     world.write("agent-cards/booking.agent.yaml", BOOKING);
@@ -161,6 +166,22 @@ fn dev_keeps_what_it_has_and_says_what_to_type() {
     world.ok(&["execution", "watch", "kept", "-q"]);
     assert_eq!(world.json(&["execution", "result", "kept"]), json!({"booked": 2}));
     assert_eq!(dev.stop(), Some(0));
+}
+
+/// In a deployment, provisioning and the server start at the same time.
+#[test]
+fn provisioning_waits_for_a_server_that_starts_later() {
+    let (world, port) = World::for_dev();
+    let early = TcpListener::bind(("127.0.0.1", port.parse::<u16>().unwrap())).unwrap();
+    let mut command = world.command(&["mesh", "provision"]);
+    let mut provision = command.env("NATS_TIMEOUT", "60s").stdout(Stdio::null()).spawn().unwrap();
+    // The first attempt fails.
+    drop(early.accept().unwrap());
+    drop(early);
+    let options = ServerOptions { port: port.parse().ok(), ..ServerOptions::default() };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _server = runtime.block_on(Server::start(options)).unwrap();
+    assert!(provision.wait().unwrap().success());
 }
 
 /// Another user of the machine has the address, and no file of this one.
