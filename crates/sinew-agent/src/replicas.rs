@@ -2,7 +2,7 @@
 //!
 //! A task is held by the process that started it, and calls reach any process. So a call for an
 //! unknown task is forwarded to the process that holds it. Processes learn of each other by
-//! messages that may be lost; unknown processes are not queried. A single process queries nobody.
+//! messages that may be lost; unknown processes are not queried. A single process sends no queries.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -101,7 +101,7 @@ impl Attacker {
         }
     }
 
-    /// Returns API calls that would list, read or delete artifacts of others. The server refuses them.
+    /// Returns API calls that would list, read or delete artifacts of other executions. The server rejects them.
     pub(super) const fn calls_on_artifacts(self) -> &'static [&'static str] {
         match self {
             Self::Agent | Self::Guest => &[

@@ -80,7 +80,7 @@ pub(crate) struct AttackArgs {
 struct MessageTally {
     sent: u64,
     refused: u64,
-    /// Calls on artifacts of others, and the number that the servers refused.
+    /// Calls on artifacts of other executions, and the number that the servers rejected.
     artifact_calls: u64,
     artifact_refusals: u64,
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::script::{TURN_CALLS, has_calls};
 
-/// Maximum additional kills of a conversation, to replace missed kills of others.
+/// Maximum additional kills of a conversation, to replace kills that other conversations missed.
 const SPARE_KILLS: u32 = 2;
 /// Percentage of unplanned moments to use for late and owed kills.
 const LATE_CHANCE: u32 = 30;

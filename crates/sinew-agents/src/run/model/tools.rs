@@ -111,7 +111,7 @@ impl Default for ToolSettings {
 #[derive(Default)]
 pub(crate) struct ToolTable {
     pub(crate) specs: Arc<Vec<ToolSpec>>,
-    /// Whether a tool has a third-party description that nobody accepted.
+    /// Whether a tool has a third-party description that was not accepted.
     pub(crate) has_words_of_others: bool,
     pub(super) entries: HashMap<String, ToolEntryAtWork>,
     wanted: WantedTools,
