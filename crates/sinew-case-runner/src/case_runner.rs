@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sinew_execution::Library;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::posted_file::{lower_posted, posted_document, posted_workflow};
 use sinew_operations::workflow_file::{self, Loaded};
 use sinew_protocol::code;
-use sinew_runtime::Library;
 use sinew_source::{Diagnostics, Document, Severity, Span, VariableRules};
 
 use crate::case_file::{Case, TestFile, TestedWorkflow};
@@ -267,7 +267,7 @@ fn found(case: &Case, seen: &CaseObservation) -> Vec<Mismatch> {
 /// Checks that crashes do not change the result of a case.
 fn crashes(
     case: &Case,
-    program: &sinew_runtime::Program,
+    program: &sinew_execution::Program,
     library: &Arc<Library>,
     seen: &CaseObservation,
 ) -> Vec<Mismatch> {

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use sinew_diagram::{Direction, Drawing, NodeMark, Status};
 use sinew_engine::Fact;
+use sinew_execution::Execution;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_plan::{EdgeIndex, NodeIndex, NodeOperation, Plan};
 use sinew_protocol::code;
-use sinew_runtime::Execution;
 
 /// Coverage of all tested workflows, by name.
 #[derive(Debug, Default)]

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use sinew_engine::{
     ActivationPhase, AdapterContext, ExecutionMode, Fact, InputRefusal, NodeView as Standing, ROOT, Time,
 };
+use sinew_execution::{Execution, Library, Program, events};
 use sinew_inspection::node_rows;
 use sinew_inspection::words;
 use sinew_plan::NodeIndex;
 use sinew_runtime::sim::{Signal, Sim};
-use sinew_runtime::{Execution, Library, Program, events};
 
 use crate::case_file::Case;
 use crate::stub::{AskedAgent, StubPlayer};

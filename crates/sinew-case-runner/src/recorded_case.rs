@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 use sinew_engine::{
     ActivationId, AdapterContext, Fact, PersonAnswer, RequestTarget, TaskReply, TaskRequest, Time,
 };
+use sinew_execution::events;
 use sinew_inspection::record::Record;
 use sinew_inspection::words;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::history_import::refuse_open;
 use sinew_protocol::{Fault, FaultKind, code};
-use sinew_runtime::events;
 
 use crate::observation;
 

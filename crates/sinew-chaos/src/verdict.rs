@@ -8,11 +8,11 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
 use sinew_engine::{Fact, RequestTarget, TerminalStatus, decode_round};
+use sinew_execution::Execution;
 use sinew_executor::client::Client;
 use sinew_mesh::history::HistoryFilter;
 use sinew_protocol::journal::{Commit, EntryKind, ExecutionRecord};
 use sinew_protocol::{ExecutionId, Subject, TaskId, code};
-use sinew_runtime::Execution;
 use tokio::time::{Instant, sleep};
 
 use crate::Fallible;
@@ -238,7 +238,8 @@ fn tell(record: ExecutionRecord, folded: Execution, verdict: &mut Verdict) -> Re
     for ((act, attempt), target) in
         sent.into_iter().filter(|(_, target)| *target != RequestTarget::Evaluation)
     {
-        let activation = sinew_runtime::activation_key(&id, folded.program(), folded.state(), act);
+        let activation =
+            sinew_execution::activation_key(&id, folded.program().graph.plan(), folded.state(), act);
         let agent =
             matches!(&target, RequestTarget::Agent(name) if AGENTS.iter().any(|(known, ..)| known == name));
         if !agent {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sinew_dialects::LowerOptions;
 use sinew_engine::Adapter;
+use sinew_execution::Program;
 use sinew_executor::service::store_plan;
 use sinew_mesh::Mesh;
 use sinew_protocol::deployment::Deployment;
-use sinew_runtime::Program;
 use sinew_source::{Limits, LoadOptions};
 
 use crate::Fallible;

@@ -28,7 +28,7 @@ use sinew_protocol::{ExecutionId, Fault, Token};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use sinew_runtime::Execution;
+use sinew_execution::Execution;
 use sinew_shard::JournalReader;
 
 use crate::large_input::store_input;

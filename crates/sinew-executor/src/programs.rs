@@ -11,7 +11,7 @@ use sinew_plan::Plan;
 use sinew_protocol::Fault;
 use tracing::debug;
 
-use sinew_shard::Program;
+use sinew_execution::Program;
 
 /// The workflow does not exist.
 pub(crate) const NO_SUCH_WORKFLOW: &str = code::NO_SUCH_WORKFLOW.as_str();

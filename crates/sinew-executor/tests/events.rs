@@ -9,11 +9,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sinew_dialects::LowerOptions;
 use sinew_engine::{ExecutionMode, TaskReply, Time};
+use sinew_execution::Call;
+use sinew_execution::events::{project, value_artifacts};
+use sinew_execution::{Execution, Library, Program};
 use sinew_protocol::{Fault, Vocabulary};
-use sinew_runtime::events::{project, value_artifacts};
-use sinew_runtime::execution_tree::Call;
 use sinew_runtime::sim::{Sim, Stub, Stubbed};
-use sinew_runtime::{Execution, Library, Program};
 use sinew_source::{Document, Node, Sources};
 
 /// Longer than any run here takes.
@@ -217,7 +217,7 @@ fn artifacts_that_events_name_are_there() {
     for execution in runs() {
         let values = value_artifacts(&execution.ctx(), execution.id());
         let find = |reference: &Value| {
-            let same = |one: &&sinew_runtime::events::ValueArtifact| json!(one.artifact) == *reference;
+            let same = |one: &&sinew_execution::events::ValueArtifact| json!(one.artifact) == *reference;
             values.iter().find(same).unwrap_or_else(|| panic!("no artifact {reference}")).value.clone()
         };
         let mut named = 0;

@@ -12,15 +12,15 @@ use sinew_engine::{
     ActivationId, Adapter, AdapterContext, ChildSpec, EngineInput, ExecutionMode, Fact, NodeDecision,
     PersonAnswer, PersonRequest, TaskReply, TaskRequest, TerminalStatus, Time,
 };
+use sinew_execution::Call;
+use sinew_execution::{Execution, Library, Program};
 use sinew_plan::{
     FailurePolicy, JoinRule, NodeOperation, PausePolicy, Plan, PlanEdge, PlanLimits, PlanNode, ReadyOrder,
     RetryPolicy, SchedulingProfile,
 };
 use sinew_protocol::{ExecutionId, Fault};
-use sinew_runtime::execution_tree::Call;
 use sinew_runtime::local::{Agents, Local, Observer, Progress};
 use sinew_runtime::sim::{Signal, Sim, Stub, Stubbed};
-use sinew_runtime::{Execution, Library, Program};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use sinew_agent::{Agent, CancellationToken};
 use sinew_dialects::LowerOptions;
 use sinew_engine::Adapter;
+use sinew_execution::Program;
 use sinew_executor::service::{Service, ServiceOptions, store_plan};
 use sinew_gateway::{Gateway, GatewayError, GatewayOptions};
 use sinew_mesh::server::{Server, ServerOptions};
@@ -21,7 +22,6 @@ use sinew_mesh::{Mesh, Provision};
 use sinew_operations::gateway_keys::{MadeKey, NewKey, create_key};
 use sinew_protocol::access::{AccessRole, KeyLimits};
 use sinew_protocol::deployment::Deployment;
-use sinew_runtime::Program;
 use sinew_source::{Limits, LoadOptions};
 use tokio::sync::Notify;
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{Fact, PersonAnswer, Time};
-use sinew_runtime::events;
+use sinew_execution::events;
 
 use crate::record::Record;
 use crate::words;

@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, Fact, Time};
+use sinew_execution::events;
 use sinew_protocol::Fault;
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::subject::Operation;
-use sinew_runtime::events;
 
 use crate::decision::{PersonDecision, decisions};
 use crate::model_usage::{ModelUsage, model_usage, total_line};

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationId, Time};
-use sinew_runtime::events;
+use sinew_execution::events;
 
 use crate::events::is_about;
 use crate::node_status::NodeStatus;

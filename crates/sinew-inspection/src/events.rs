@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ExecutionState, Time};
+use sinew_execution::events;
 use sinew_protocol::Vocabulary;
-use sinew_runtime::events;
 
 use crate::record::Record;
 use crate::words;

@@ -11,9 +11,9 @@ use crate::record::Record;
 use crate::view_context::{MeshPresence, ViewContext};
 use crate::words::duration;
 use crate::{describe, waiting, words};
+use sinew_execution::usage::execution_usage;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::usage::ModelTotals;
-use sinew_runtime::usage::execution_usage;
 
 /// A row of the list.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

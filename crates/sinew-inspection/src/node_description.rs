@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationId, Fact, TaskRequest, Time};
+use sinew_execution::events;
 use sinew_protocol::task::progress_text;
 use sinew_protocol::{ExecutionId, Fault};
-use sinew_runtime::events;
 
 use crate::node_evidence::{NodeEvidence, evidence_of};
 use crate::node_rows;
@@ -154,7 +154,7 @@ pub fn child_execution(record: &Record, act: ActivationId) -> Option<ExecutionId
     let is_workflow =
         one.last_task().is_some_and(|ask| matches!(ask.target, sinew_engine::RequestTarget::Workflow(_)));
     let id = record.execution.id();
-    let key = sinew_runtime::activation_key(id, record.execution.program(), ctx.state, act);
+    let key = sinew_execution::activation_key(id, record.plan(), ctx.state, act);
     is_workflow.then(|| ExecutionId::child(id, &key, one.attempt))
 }
 

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationId, AdapterContext, BoundValue, Fact, SeenCondition, Time};
+use sinew_execution::events;
 use sinew_protocol::Fault;
-use sinew_runtime::events;
 
 use crate::record::Record;
 use crate::words;

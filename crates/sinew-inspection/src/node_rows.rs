@@ -8,8 +8,8 @@ use sinew_engine::{
     Activation, ActivationEnd, ActivationId, ActivationPhase, AdapterContext, ChildSet, NodeView, ROOT, Time,
     WaitingFor, waiting_of,
 };
+use sinew_execution::{Execution, events};
 use sinew_plan::{NodeIndex, Plan};
-use sinew_runtime::{Execution, events};
 use sinew_source::escape_line;
 
 use crate::node_status::NodeStatus;

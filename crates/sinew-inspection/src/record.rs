@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sinew_engine::{ExecutionState, Round, Time};
+use sinew_execution::{Execution, Program};
 use sinew_plan::Plan;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
 use sinew_protocol::{ExecutionId, Token};
-use sinew_runtime::{Execution, Program};
 
 use crate::words;
 

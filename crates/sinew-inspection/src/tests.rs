@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sinew_dialects::LowerOptions;
 use sinew_engine::{ExecutionMode, PersonAnswer, RetryRequest, TaskReply, Time};
+use sinew_execution::Call;
+use sinew_execution::{Library, Program};
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{Fault, Vocabulary};
-use sinew_runtime::execution_tree::Call;
 use sinew_runtime::sim::{Signal, Sim, Stub, Stubbed};
-use sinew_runtime::{Library, Program};
 use sinew_source::{Limits, LoadOptions, Variables};
 
 use super::*;

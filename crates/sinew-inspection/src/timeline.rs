@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_engine::{Activation, ActivationId, ActivationPhase, AdapterContext, Fact, Time};
-use sinew_runtime::events;
+use sinew_execution::events;
 
 use crate::node_rows;
 use crate::node_status::NodeStatus;

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_engine::{ActivationId, ROOT};
+use sinew_execution::events;
 use sinew_plan::NodeIndex;
-use sinew_runtime::events;
 
 use crate::node_rows::{self, NodeRow};
 use crate::node_status::NodeStatus;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use sinew_engine::{ActivationId, Fact, Time};
+use sinew_execution::Execution;
 use sinew_protocol::card::CARD_LATE_AFTER;
-use sinew_runtime::Execution;
 
 use crate::words::duration;
 

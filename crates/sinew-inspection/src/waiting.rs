@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{Time, WaitingFor};
+use sinew_execution::events;
 use sinew_protocol::person_wait::PersonWait;
-use sinew_runtime::events;
 
 use crate::record::Record;
 use crate::view_context::ViewContext;

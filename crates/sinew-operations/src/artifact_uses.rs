@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::Fact;
+use sinew_execution::events;
 use sinew_inspection::record::Record;
 use sinew_protocol::task::Content;
-use sinew_runtime::events;
 
 use crate::execution_artifacts::LeftArtifact;
 

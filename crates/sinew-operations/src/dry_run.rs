@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ExecutionMode, Fact, Time};
+use sinew_execution::Call;
+use sinew_execution::Execution;
 use sinew_inspection::words;
 use sinew_protocol::Fault;
-use sinew_runtime::Execution;
-use sinew_runtime::execution_tree::Call;
 use sinew_runtime::sim::{Sim, Stub, Stubbed};
 
 use crate::failure::Failure;

@@ -5,13 +5,13 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
+use sinew_execution::events;
+use sinew_execution::request::output_name;
 use sinew_inspection::record::Record;
 use sinew_inspection::words;
 use sinew_protocol::artifact::{ArtifactMeta, StoredAt};
 use sinew_protocol::code;
 use sinew_protocol::task::{Content, ResultArtifact};
-use sinew_runtime::events;
-use sinew_runtime::request::output_name;
 
 use crate::execution_changes::FoundExecution;
 use crate::failure::{Failure, FailureKind, known};

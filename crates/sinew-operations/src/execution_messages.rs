@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
+use sinew_execution::activation_key;
 use sinew_inspection::events::{self, EventLine, EventWords};
 use sinew_inspection::record::Record;
 use sinew_inspection::words;
@@ -11,7 +12,7 @@ use sinew_mesh::live::Progress;
 use sinew_protocol::a2a::{PartContent, StreamResponse};
 use sinew_protocol::task::progress_text;
 use sinew_protocol::{ActivationKey, TaskId};
-use sinew_runtime::{activation_key, local};
+use sinew_runtime::local;
 
 /// Returns the messages in the facts of an execution, with a final note if later ones were not
 /// stored.
@@ -45,9 +46,9 @@ pub fn given_tasks(record: &Record) -> HashMap<TaskId, TaskAgent> {
     for act in 0..ctx.state.acts.len() as u32 {
         let one = ctx.act(act);
         let Some(asked) = sinew_inspection::node_rows::asked_agent(one) else { continue };
-        let key = activation_key(id, program, ctx.state, act);
+        let key = activation_key(id, program.graph.plan(), ctx.state, act);
         for attempt in 1..=one.attempt {
-            let (node, agent) = (sinew_runtime::events::label(&ctx, act), asked.clone());
+            let (node, agent) = (sinew_execution::events::label(&ctx, act), asked.clone());
             known.insert(TaskId::of(id, &key, attempt), TaskAgent { node, attempt, agent });
         }
     }
@@ -70,8 +71,12 @@ pub fn given_activations(record: &Record) -> Vec<GivenActivation> {
     let (id, program, ctx) = (record.execution.id(), record.execution.program(), record.execution.ctx());
     let given = (0..ctx.state.acts.len() as u32).filter_map(|act| {
         let agent = sinew_inspection::node_rows::asked_agent(ctx.act(act))?.clone();
-        let node = sinew_runtime::events::label(&ctx, act);
-        Some(GivenActivation { node, agent, activation: activation_key(id, program, ctx.state, act) })
+        let node = sinew_execution::events::label(&ctx, act);
+        Some(GivenActivation {
+            node,
+            agent,
+            activation: activation_key(id, program.graph.plan(), ctx.state, act),
+        })
     });
     given.collect()
 }

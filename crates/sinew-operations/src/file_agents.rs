@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use sinew_agents::{Agent, AgentSet, Artifacts, LocalPeers, People, PersonPrompt, PersonReply};
 use sinew_dialects::Lowered;
 use sinew_engine::{RequestTarget, TaskReply};
+use sinew_execution::Call;
 use sinew_inspection::words;
 use sinew_plan::NodeOperation;
 use sinew_protocol::Fault;
 use sinew_protocol::code;
 use sinew_protocol::person_wait::{PersonWait, shorten_prompt};
-use sinew_runtime::execution_tree::Call;
 use sinew_runtime::local::{Agents, Progress, now};
 use tokio_util::sync::CancellationToken;
 

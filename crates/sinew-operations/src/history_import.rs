@@ -1,12 +1,12 @@
 //! Import of executions into the history of a mesh.
 
+use sinew_execution::usage::execution_usage;
 use sinew_inspection::record::Record;
 use sinew_inspection::words;
 use sinew_mesh::history::ClosedExecution;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord};
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{ExecutionId, Token, code};
-use sinew_runtime::usage::execution_usage;
 
 use crate::deployment;
 use crate::failure::{Failure, FailureKind};

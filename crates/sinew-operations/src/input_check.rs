@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 use sinew_engine::{EngineInput, ExecutionMode};
+use sinew_execution::{Execution, Program};
 use sinew_inspection::words;
 use sinew_protocol::ExecutionId;
-use sinew_runtime::{Execution, Program, local};
+use sinew_runtime::local;
 
 use crate::failure::{Failure, FailureKind, known};
 

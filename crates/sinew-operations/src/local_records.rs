@@ -5,9 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use sinew_execution::Execution;
 use sinew_inspection::record::{Record, RecordSource};
 use sinew_protocol::code;
-use sinew_runtime::Execution;
 
 use crate::export_file;
 use crate::failure::{Failure, FailureKind};

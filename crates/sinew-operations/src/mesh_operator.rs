@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use sinew_engine::Time;
+use sinew_execution::Program;
 use sinew_executor::client::Client;
 use sinew_inspection::list::{ExecutionRow, RowFault, RowFilter};
 use sinew_inspection::record::{self, Record};
@@ -23,7 +24,6 @@ use sinew_protocol::journal::{ExecutionRecord, Verdict};
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::query::Summary;
 use sinew_protocol::{ExecutionId, Token};
-use sinew_runtime::Program;
 
 use crate::failure::{Failure, FailureKind};
 

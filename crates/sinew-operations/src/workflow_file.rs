@@ -5,10 +5,10 @@ use std::path::{Component, Path, PathBuf};
 
 use sinew_agents::AgentError;
 use sinew_dialects::{Dialect, FileVariables, LowerOptions, Lowered, load_workflow_file};
+use sinew_execution::{Library, Program};
 use sinew_files::{is_stdin, read_file, read_stdin};
 use sinew_protocol::code;
 use sinew_protocol::env;
-use sinew_runtime::{Library, Program};
 use sinew_source::{
     Diagnostic, Diagnostics, Document, Limits, LoadOptions, Sources, VariableRules, Variables, load_data,
 };

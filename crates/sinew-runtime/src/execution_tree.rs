@@ -12,13 +12,13 @@ use sinew_engine::{
 use sinew_protocol::person_wait::PersonWait;
 use sinew_protocol::{ExecutionId, Fault};
 
-use crate::execution::Execution;
+use sinew_execution::Execution;
+use sinew_execution::usage::usage_of_child;
+use sinew_execution::{Call, TaskKey};
+use sinew_execution::{Library, Program};
+use sinew_execution::{activation_key, call_cycle};
 use sinew_shard::outgoing::child_result;
 use sinew_shard::person_wait::person_wait_in;
-use sinew_shard::usage::usage_of_child;
-pub use sinew_shard::{Call, TaskKey};
-use sinew_shard::{Library, Program};
-use sinew_shard::{activation_key, call_cycle};
 
 /// No workflow with this name exists.
 const NO_SUCH_WORKFLOW: &str = code::NO_SUCH_WORKFLOW.as_str();
@@ -227,7 +227,7 @@ impl ExecutionTree {
         let parent = &self.runs[key.run].execution;
         let id = ExecutionId::child(
             parent.id(),
-            &activation_key(parent.id(), parent.program(), parent.state(), key.act),
+            &activation_key(parent.id(), parent.program().graph.plan(), parent.state(), key.act),
             key.attempt,
         );
         let start = parent.state().start.as_deref();
@@ -271,6 +271,6 @@ impl ExecutionTree {
 
     fn call(&self, key: TaskKey, ask: Arc<TaskRequest>, deadline: Option<Time>) -> Call {
         let execution = &self.runs[key.run].execution;
-        sinew_shard::call_of(execution.id(), execution.program(), execution.state(), key, ask, deadline)
+        sinew_execution::call_of(execution.id(), execution.program(), execution.state(), key, ask, deadline)
     }
 }

@@ -14,7 +14,3 @@ pub mod local;
 pub mod sim;
 
 mod clock;
-mod execution;
-
-pub use execution::Execution;
-pub use sinew_shard::{Library, Program, activation_key, events, path, reply, request, usage};

@@ -18,9 +18,8 @@ use tracing::{debug, warn};
 
 pub use crate::clock::now;
 use crate::evaluation::{evaluate, evaluation_owner};
-use crate::execution::Execution;
-use crate::execution_tree::{Call, ExecutionTree, Outside, TaskKey};
-use sinew_shard::{Library, Program};
+use crate::execution_tree::{ExecutionTree, Outside};
+use sinew_execution::{Call, Execution, Library, Program, TaskKey};
 
 /// Timeout for agents to return after their cancellation.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);

@@ -11,9 +11,8 @@ use sinew_protocol::task::LogLine;
 use sinew_protocol::{ExecutionId, Fault};
 
 use crate::evaluation::perform_evaluation;
-use crate::execution::Execution;
-use crate::execution_tree::{Call, ExecutionTree, Outside, TaskKey};
-use sinew_shard::{Library, Program};
+use crate::execution_tree::{ExecutionTree, Outside};
+use sinew_execution::{Call, Execution, Library, Program, TaskKey};
 
 /// Behaviour of a stubbed agent.
 #[derive(Clone, Debug)]

@@ -15,12 +15,12 @@ use sinew_protocol::person_wait::{PersonWait, WaitReport};
 use sinew_protocol::{ActivationKey, Fault, TaskId, Token};
 
 use crate::bug::seeded_bug;
-use crate::call::{Call, TaskKey, activation_key, call_with_ids};
-use crate::events::KnownTasks;
-use crate::program::Program;
 use crate::stored::StoredExecution;
 use crate::summary::RowState;
 use crate::timer_check::DueTask;
+use sinew_execution::Program;
+use sinew_execution::events::KnownTasks;
+use sinew_execution::{Call, TaskKey, activation_key, call_with_ids, path};
 
 /// The code of the dialect or the engine panicked on an input.
 pub const CODE_BROKE: &str = code::WORKFLOW_CODE_PANICKED.as_str();
@@ -211,7 +211,16 @@ impl ActiveExecution {
 
     fn make_ids(&self, act: ActivationId, attempt: u32) -> (ActivationKey, TaskId) {
         let execution = &self.stored.meta.execution;
-        let activation = activation_key(execution, &self.program, self.machine.state(), act);
+        let (plan, state) = (self.program.graph.plan(), self.machine.state());
+        let activation = if seeded_bug!(MapRepeatsItsTaskIds) {
+            let one = state.act(act);
+            let scopes = path(plan, state, act);
+            let scopes: Vec<(&str, u32)> =
+                scopes.iter().map(|(node, index)| (node.as_str(), *index)).collect();
+            ActivationKey::of(execution, &plan.node(one.node).id, &scopes, one.ordinal)
+        } else {
+            activation_key(execution, plan, state, act)
+        };
         let task = TaskId::of(execution, &activation, attempt);
         (activation, task)
     }

@@ -15,7 +15,6 @@ use sinew_protocol::{ExecutionId, Fault, TaskId, Token, code};
 
 use crate::active::{ActiveExecution, InputError};
 use crate::bug::seeded_bug;
-use crate::call::call_cycle;
 use crate::closed_ids::check_key_time;
 use crate::commit_builder::Effect;
 use crate::intake::{CommandInput, ResultInput, StartInput};
@@ -23,6 +22,7 @@ use crate::notice::ShardNotice;
 use crate::outgoing::StartDecision;
 use crate::state::{OutputCheck, ShardState};
 use crate::timer_check::DueTask;
+use sinew_execution::call_cycle;
 
 /// The body of a command names something unusable.
 const COMMAND_UNUSABLE: &str = code::COMMAND_UNUSABLE.as_str();
@@ -383,7 +383,7 @@ fn person_answer(
         let named = approve
             .node
             .as_deref()
-            .is_none_or(|node| ctx.node_of(act).id == node || crate::call::label(&ctx, act) == node);
+            .is_none_or(|node| ctx.node_of(act).id == node || sinew_execution::label(&ctx, act) == node);
         named && approve.activation.is_none_or(|wanted| wanted == act)
     };
     let all: Vec<u32> = state.waiting().collect();

@@ -20,10 +20,10 @@ use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token, code};
 
 use crate::active::ActiveExecution;
 use crate::bug::seeded_bug;
-use crate::program::Program;
 use crate::start_identity::StartIdentity;
 use crate::stored::StoredExecution;
 use crate::takeover_note::WorkItem;
+use sinew_execution::Program;
 
 /// The stream that a message came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

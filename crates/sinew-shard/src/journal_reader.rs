@@ -11,9 +11,9 @@ use sinew_protocol::{ExecutionId, Fault};
 use crate::active::UNREADABLE;
 use crate::bug::seeded_bug;
 use crate::commit_builder::RejectedChild;
-use crate::program::Program;
 use crate::stored::StoredExecution;
 use crate::table::{ExecutionTable, MAX_VERDICTS};
+use sinew_execution::Program;
 
 /// Content of a journal as far as it was read.
 #[derive(Debug, Default)]

@@ -7,19 +7,14 @@
 //!
 //! This crate never reads a clock, waits or performs I/O: the time and all inputs are arguments.
 
-pub mod events;
 pub mod membership;
 pub mod outgoing;
 pub mod person_wait;
-pub mod reply;
-pub mod request;
 pub mod summary;
-pub mod usage;
 
 mod active;
 mod agent_line;
 mod bug;
-mod call;
 mod closed_ids;
 mod command;
 mod commit_builder;
@@ -30,7 +25,6 @@ mod journal_reader;
 mod manager;
 mod notice;
 mod opening;
-mod program;
 mod start_identity;
 mod state;
 mod stored;
@@ -44,7 +38,6 @@ mod wording;
 
 pub use active::{CODE_BROKE, has_failed};
 pub use agent_line::AgentLine;
-pub use call::{Call, TaskKey, activation_key, call_cycle, call_of, call_with_ids, path};
 pub use in_flight::{FactObserver, ShardReport};
 pub use intake::{
     CommandInput, Found, InboxMessage, InputStream, Lookup, PendingInput, QuarantineReason, ResultInput,
@@ -55,7 +48,6 @@ pub use manager::{LoopEnd, ManagerAction, REOPEN_PAUSE, ShardManager};
 pub use notice::ShardNotice;
 pub use opening::{ExecutionHeld, ShardOpening};
 pub use outgoing::{Outgoing, StartDecision};
-pub use program::{Library, Program};
 pub use start_identity::StartIdentity;
 pub use state::{OutputCheck, PendingCommit, ShardConfig, ShardState};
 pub use stored::{RoundLog, StoredExecution};

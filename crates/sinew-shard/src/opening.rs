@@ -17,11 +17,11 @@ use crate::bug::seeded_bug;
 use crate::commit_builder::RejectedChild;
 use crate::journal_reader::JournalReader;
 use crate::outgoing::Outgoing;
-use crate::program::Program;
 use crate::state::{PendingCommit, ShardConfig, ShardState};
 use crate::stored::StoredExecution;
 use crate::takeover_guard::TakeoverGuard;
 use crate::takeover_note::{MAX_ITEM_DEATHS, WorkItem};
+use sinew_execution::Program;
 
 /// A shard whose journal was read, and which is not open yet.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ use sinew_protocol::{ExecutionId, Fault, ResultKey, ResultToken, Subject, TaskId
 
 use crate::active::ActiveExecution;
 use crate::bug::seeded_bug;
-use crate::call::Call;
-use crate::usage::execution_usage;
+use sinew_execution::Call;
+use sinew_execution::usage::execution_usage;
 
 /// A message to send. Repeating it is idempotent, because all ids are the same.
 #[derive(Clone, Debug)]

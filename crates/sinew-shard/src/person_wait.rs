@@ -4,7 +4,7 @@ use sinew_engine::{AdapterContext, OpenWait, WaitingFor, people_waits};
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::person_wait::{MAX_PEOPLE, PersonWait, shorten_prompt};
 
-use crate::call::label;
+use sinew_execution::label;
 
 /// Returns the oldest question that an execution or one of its callees waits for, or `None` if they
 /// wait for no person.

@@ -24,10 +24,10 @@ use crate::in_flight::{CommitInFlight, ShownEffect};
 use crate::intake::{InputStream, ResultInput, ShardInput};
 use crate::notice::ShardNotice;
 use crate::outgoing::Outgoing;
-use crate::program::Program;
 use crate::stored::StoredExecution;
 use crate::table::ExecutionTable;
 use crate::timer_check::{DueTask, HandInTime, InboxEnds};
+use sinew_execution::Program;
 
 /// Maximum size of executions that one commit journals again.
 const COMPACTION_STEP_BYTES: usize = 512 * 1024;

@@ -6,7 +6,7 @@ use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::query::{AN_OPERATOR, ExecutionStatus, Summary};
 use sinew_protocol::usage::ModelTotals;
 
-use crate::usage::execution_usage;
+use sinew_execution::usage::execution_usage;
 
 /// The part of a list's row that depends on the execution's state.
 #[derive(Clone, Debug)]

@@ -16,10 +16,10 @@ use sinew_protocol::{ExecutionId, Fault, Token};
 use crate::active::{ActiveExecution, EvictedExecution, InputError};
 use crate::bug::seeded_bug;
 use crate::commit_builder::{CommitBuilder, Effect, RejectedChild};
-use crate::program::Program;
 use crate::stored::StoredExecution;
 use crate::summary::{self, RowState};
 use crate::timer_check::HandInTime;
+use sinew_execution::Program;
 
 /// Maximum number of verdicts on commands to executions that are not open, kept for late requests.
 pub(crate) const MAX_VERDICTS: usize = 1_000;

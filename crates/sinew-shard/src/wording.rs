@@ -92,10 +92,11 @@ impl ShardState {
         let mut events = Vec::new();
         for (index, fact) in facts.iter().enumerate() {
             if let Fact::CalleeWaits { act, wait, .. } = fact {
-                let (meta, node, wait) = (Arc::clone(meta), crate::call::label(&ctx, *act), wait.clone());
+                let (meta, node, wait) = (Arc::clone(meta), sinew_execution::label(&ctx, *act), wait.clone());
                 events.push(ShardReport::PersonWait { meta, place: (round, index), at, node, wait });
             }
-            let messages = crate::events::project_known(&ctx, &meta.execution, active.known_tasks(), fact);
+            let messages =
+                sinew_execution::events::project_known(&ctx, &meta.execution, active.known_tasks(), fact);
             events.extend(messages.into_iter().map(|message| {
                 let (meta, message) = (Arc::clone(meta), Box::new(message));
                 ShardReport::Event { meta, place: (round, index), at, message }

@@ -43,7 +43,7 @@ use tracing::debug;
 
 use crate::client::{Client, ClientError};
 use crate::programs::Programs;
-use sinew_runtime::Execution;
+use sinew_execution::Execution;
 
 /// The executor stopped before it could reply.
 const STOPPING: &str = code::EXECUTOR_STOPPING.as_str();

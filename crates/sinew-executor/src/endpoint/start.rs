@@ -20,7 +20,7 @@ use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId, Fault, Token, heade
 
 use super::{KnownExecution, WorkflowEndpoints, broker, settled, short};
 use crate::large_input::store_input;
-use sinew_shard::reply::{WorkflowInput, input, wants_result};
+use sinew_execution::reply::{WorkflowInput, input, wants_result};
 
 /// Label that requests a structured result next to the text.
 pub(super) const STRUCTURED: &str = "a2a.structured";
@@ -130,7 +130,7 @@ impl WorkflowEndpoints {
                     .map(NamedContent::Value),
             });
         }
-        let values = sinew_shard::events::value_artifacts(&ctx, above.folded.id());
+        let values = sinew_execution::events::value_artifacts(&ctx, above.folded.id());
         let found = values.into_iter().rfind(|one| is_meant(&one.artifact.name, one.artifact.version));
         Ok(found.map(|found| NamedContent::Value(found.value)))
     }

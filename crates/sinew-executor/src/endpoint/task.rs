@@ -16,8 +16,8 @@ use sinew_protocol::task::{Content, METADATA, ResultArtifact, ResultExtra};
 use super::start::STRUCTURED;
 use super::{KnownExecution, WorkflowEndpoints, broker};
 use crate::large_input::workflow_task_id;
-use sinew_runtime::Execution;
-use sinew_shard::reply::{Ending, result_content, result_name};
+use sinew_execution::Execution;
+use sinew_execution::reply::{Ending, result_content, result_name};
 
 /// Member of a task's metadata with the dialect's own result object.
 const NATIVE_RESULT: &str = "native_result";
@@ -63,7 +63,7 @@ impl WorkflowEndpoints {
         let stored = stored.map_err(|error| broker(&error))?;
         let inside = Content::of(&stored.part).unwrap_or(Content::Data(content));
         let artifact = ResultArtifact { meta: stored.meta, content: inside };
-        let mut task = sinew_shard::reply::task(&Ending {
+        let mut task = sinew_execution::reply::task(&Ending {
             workflow: &meta.workflow,
             task: execution.as_str(),
             session: session(meta),
@@ -78,7 +78,7 @@ impl WorkflowEndpoints {
             if large {
                 metadata.shift_remove("output");
             }
-            let usage = sinew_shard::usage::usage_of_child(known.folded.state());
+            let usage = sinew_execution::usage::usage_of_child(known.folded.state());
             if outcome.fault.is_some() || !usage.is_null() {
                 let extra = ResultExtra { fault: outcome.fault, usage, ..ResultExtra::default() };
                 metadata.insert(METADATA.to_owned(), serde_json::to_value(extra).unwrap_or_default());

@@ -26,8 +26,8 @@ use tracing::debug;
 use super::task::{moment, said, session};
 use super::{KnownExecution, WorkflowEndpoints};
 use crate::large_input::workflow_task_id;
-use sinew_runtime::Execution;
-use sinew_shard::reply::result_content;
+use sinew_execution::Execution;
+use sinew_execution::reply::result_content;
 
 /// How long events are published for possible subscribers; a new subscription prolongs it.
 const TOLD_FOR: Duration = Duration::from_mins(10);
@@ -77,7 +77,7 @@ fn tell(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<T
             if small { vec![TaskUpdate::Result, TaskUpdate::End] } else { vec![TaskUpdate::End] }
         }
         fact => {
-            let events = sinew_shard::events::project(ctx, execution, fact).into_iter();
+            let events = sinew_execution::events::project(ctx, execution, fact).into_iter();
             events.map(|event| TaskUpdate::Event(Box::new(event))).collect()
         }
     }

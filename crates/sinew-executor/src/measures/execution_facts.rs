@@ -387,9 +387,9 @@ mod metric_tests {
     use sinew_source::{Document, Node, Sources};
 
     use super::*;
-    use sinew_runtime::execution_tree::Call;
+    use sinew_execution::Call;
+    use sinew_execution::{Library, Program};
     use sinew_runtime::sim::{Sim, Stub, Stubbed};
-    use sinew_runtime::{Library, Program};
 
     /// Counters by name.
     #[derive(Default)]

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sinew_engine::ActivationId;
+use sinew_execution::activation_key;
 use sinew_mesh::query::{Answer, Query, QueryError};
 use sinew_protocol::person_wait::CallingRef;
 use sinew_protocol::{ExecutionId, Fault, TaskId};
-use sinew_runtime::activation_key;
 use sinew_shard::ShardState;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -101,7 +101,7 @@ async fn has_failed(shared: &Shared, calling: &CallingRef) -> Result<bool, Fault
             };
             let (state, program) = (closed.folded.state(), closed.folded.program());
             let is_task = |act: ActivationId, attempt: u32| {
-                let activation = activation_key(&calling.execution, program, state, act);
+                let activation = activation_key(&calling.execution, program.graph.plan(), state, act);
                 TaskId::of(&calling.execution, &activation, attempt) == calling.task
             };
             Ok((0..).zip(&state.acts).any(|(act, one)| {

@@ -24,7 +24,8 @@ use tracing::debug;
 use super::intake::{self, BackInput, Handle};
 use super::node_calls::LATE_USAGE_TIMEOUT;
 use super::outbox::{insist, report};
-use sinew_shard::{Call, PendingInput, ShardInput, of_task};
+use sinew_execution::Call;
+use sinew_shard::{PendingInput, ShardInput, of_task};
 
 /// The agent's endpoint replied with something other than a task.
 pub(super) const NO_TASK: &str = code::DIRECT_CALL_WITHOUT_RESULT.as_str();

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sinew_engine::{Round, decode_round};
+use sinew_execution::Call;
+use sinew_execution::Execution;
 use sinew_mesh::MeshError;
 use sinew_mesh::query::Answer;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord};
 use sinew_protocol::query::{Query, QueryError};
 use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token, code};
-use sinew_runtime::Execution;
-use sinew_shard::{Call, ShardInput, outgoing};
+use sinew_shard::{ShardInput, outgoing};
 use tokio::sync::{Semaphore, mpsc};
 use tracing::{debug, warn};
 

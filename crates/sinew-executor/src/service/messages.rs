@@ -28,8 +28,8 @@ use super::Shared;
 use super::intake::broke;
 use super::read_permits::memory_of;
 use crate::measures::execution_facts;
-use sinew_shard::Call;
-use sinew_shard::request::{CardSchemas, Sender, output_name, request};
+use sinew_execution::Call;
+use sinew_execution::request::{CardSchemas, Sender, output_name, request};
 
 const JSON: &str = "application/json";
 /// Maximum bytes of a stored value, and maximum number of values in it: each takes about 70 bytes
@@ -309,7 +309,7 @@ impl Shared {
         usage: ModelTotals,
     ) -> Result<Bytes, MeshError> {
         let result = outgoing::child_result(outcome);
-        let name = sinew_shard::reply::result_name(&meta.workflow, meta.execution.as_str())?;
+        let name = sinew_execution::reply::result_name(&meta.workflow, meta.execution.as_str())?;
         let (end, artifacts) = match result {
             Ok(value) => {
                 let bytes: Bytes = serde_json::to_vec(&value).unwrap_or_default().into();

@@ -25,7 +25,8 @@ use super::Shared;
 use super::direct::{LOOK_AGAIN, NO_ROOM, NO_TASK, REPEAT_INTERVAL, SOONEST, retry_pause};
 use super::intake::{self, BackInput, Handle};
 use super::outbox::{insist, report};
-use sinew_shard::{AgentLine, Call, Outgoing, PendingInput, ShardInput};
+use sinew_execution::Call;
+use sinew_shard::{AgentLine, Outgoing, PendingInput, ShardInput};
 
 /// Interval of checks whether the connection was lost, with the requests on it.
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -29,8 +29,9 @@ use super::lost_results::{self, StoredTask};
 use super::store_publisher::closed_execution;
 use super::withdrawal::{self, Withdrawals};
 use super::{Shared, direct};
+use sinew_execution::Call;
 use sinew_runtime::evaluation::{evaluate, evaluation_owner};
-use sinew_shard::{Call, Outgoing, ShardInput};
+use sinew_shard::{Outgoing, ShardInput};
 
 /// Waits between attempts, doubled up to the second value.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));

@@ -7,11 +7,12 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
+use sinew_execution::Call;
 use sinew_mesh::history::{ClosedExecution, LARGEST_MESSAGE};
 use sinew_mesh::publisher::{PublishReport, PublishTicket, StreamPublisher};
 use sinew_mesh::{AppendError, Journal, MeshError, crash};
 use sinew_protocol::{ExecutionId, Subject, Token};
-use sinew_shard::{Call, Outgoing, PendingCommit, ShardInput};
+use sinew_shard::{Outgoing, PendingCommit, ShardInput};
 use tokio::time::Instant;
 
 use super::intake::Handle;

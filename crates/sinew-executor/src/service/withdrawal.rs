@@ -8,12 +8,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sinew_execution::Call;
 use sinew_mesh::live::Control;
 use sinew_mesh::{HeaderMap, MeshError};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Token};
+use sinew_shard::Outgoing;
 use sinew_shard::outgoing::{callee_cancel, child_id};
-use sinew_shard::{Call, Outgoing};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 

@@ -12,10 +12,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_dialects::LowerOptions;
 use sinew_engine::{ExecutionMode, Fact, TaskReply, Time};
+use sinew_execution::Call;
+use sinew_execution::{Execution, Library, Program};
 use sinew_mesh::server::ServerOptions;
-use sinew_runtime::execution_tree::Call;
 use sinew_runtime::sim::{Sim, Stub, Stubbed};
-use sinew_runtime::{Execution, Library, Program};
 use sinew_source::{Document, Node, Sources};
 
 use crate::support::mesh::{PATIENCE, Site, server, start};

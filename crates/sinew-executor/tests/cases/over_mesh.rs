@@ -11,15 +11,15 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_engine::TaskRequest;
+use sinew_execution::Library;
+use sinew_execution::request::{CardSchemas, Request, Sender};
+use sinew_execution::{Call, TaskKey};
 use sinew_mesh::server::ServerOptions;
 use sinew_protocol::a2a::{PartContent, SendMessageRequest};
 use sinew_protocol::command::{CancelCommand, Command};
 use sinew_protocol::journal::ParentRef;
 use sinew_protocol::task::{TaskExtra, WorkflowNodeRequest};
 use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId, ResultToken, Subject, TaskId, Token};
-use sinew_runtime::Library;
-use sinew_runtime::execution_tree::{Call, TaskKey};
-use sinew_runtime::request::{CardSchemas, Request, Sender};
 
 use crate::cases::sam::{Agents, Asked, Seen, input, load, wanted};
 use crate::support::mesh::{PATIENCE, Site, server, start};
@@ -311,7 +311,7 @@ fn node_request(body: &[u8], card: &Value) -> Option<(String, Request)> {
     };
     let card = CardSchemas { input: card.get("input_schema"), output: card.get("output_schema") };
     let sender = Sender { session: node.execution_id.to_string(), ..Sender::default() };
-    let request = sinew_runtime::request::request(&call, &sender, card);
+    let request = sinew_execution::request::request(&call, &sender, card);
     Some((node.sub_task_id.to_string(), request))
 }
 

@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 use sinew_dialects::sam::Sam;
 use sinew_dialects::{Dialect, LowerOptions};
 use sinew_engine::{ExecutionMode, ExecutionOutcome, Fact, TaskReply, TerminalStatus, Time};
+use sinew_execution::Call;
+use sinew_execution::reply::{self, Ending, WorkflowInput};
+use sinew_execution::request::{self, CardSchemas, Request, Sender};
+use sinew_execution::{Execution, Library, Program, events};
 use sinew_protocol::a2a::{Part, Task, part_data};
 use sinew_protocol::message::{MeshMessage, Outcome as Word, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::{ArtifactRef, Fault};
-use sinew_runtime::execution_tree::Call;
-use sinew_runtime::reply::{self, Ending, WorkflowInput};
-use sinew_runtime::request::{self, CardSchemas, Request, Sender};
 use sinew_runtime::sim::{Signal, Sim, Stub, Stubbed};
-use sinew_runtime::{Execution, Library, Program, events};
 use sinew_source::{Document, Node, Sources};
 
 use crate::{cases::Verdict, support::stub};

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use sinew_agent::{Agent, Context, Delivery};
+use sinew_execution::Program;
 use sinew_executor::service::{Service, ServiceOptions};
 use sinew_protocol::ExecutionId;
 use sinew_protocol::card::AGENT_CALL_PREFIX;
-use sinew_runtime::Program;
 
 use crate::door::nested::{with_agent, with_workflow};
 use crate::door::rpc::{call, message, serve, state};

@@ -10,6 +10,7 @@ use serde_json::Value;
 use sinew_agent::Delivery;
 use sinew_dialects::LowerOptions;
 use sinew_engine::Adapter;
+use sinew_execution::Program;
 use sinew_executor::client::Client;
 use sinew_executor::service::{Service, ServiceOptions, store_plan};
 use sinew_mesh::server::{Server, ServerOptions};
@@ -20,7 +21,6 @@ use sinew_protocol::command::StartCommand;
 use sinew_protocol::deployment::Deployment;
 use sinew_protocol::task::{Draft, ResultArtifact, TaskExtra, result_task};
 use sinew_protocol::{Fault, TaskId, Token};
-use sinew_runtime::Program;
 use sinew_source::{Limits, LoadOptions};
 
 use crate::support::process::{Part, Process, Role};

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use axum::response::Response;
 use serde_json::json;
 use sinew_engine::ActivationId;
+use sinew_execution::{activation_key, events};
 use sinew_inspection::record::Record;
 use sinew_mesh::live::{Progress, ProgressFeed};
 use sinew_operations::agent_calls::told_values;
 use sinew_operations::execution_changes::ExecutionChanges;
 use sinew_operations::failure::Failure;
 use sinew_protocol::TaskId;
-use sinew_runtime::{activation_key, events};
 
 use super::api_call::ApiCall;
 use super::frame_stream::{FrameQueue, FrameSource, FrameStream};
@@ -98,7 +98,7 @@ impl TaskNodes {
         for (act, entered) in (0..).zip(&mut self.entered) {
             let latest = ctx.act(act).attempt;
             if *entered < latest && self.acts.len() < MAX_TASKS {
-                let key = activation_key(id, record.execution.program(), ctx.state, act);
+                let key = activation_key(id, record.plan(), ctx.state, act);
                 // Limits the entries of one activation, however often it was retried.
                 let first = (*entered + 1).max(latest.saturating_sub(ATTEMPTS_KEPT - 1));
                 self.acts.extend((first..=latest).map(|attempt| (TaskId::of(id, &key, attempt), act)));

@@ -8,6 +8,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sinew_execution::Program;
 use sinew_executor::client::ClientError;
 use sinew_inspection::drawing;
 use sinew_operations::conversion_trial::{trial_document, try_connection};
@@ -19,7 +20,6 @@ use sinew_operations::posted_file::{check_posted_file, posted_document, posted_w
 use sinew_operations::workflow_search::{SearchedFile, ValidationReport};
 use sinew_operations::workflow_sockets::sockets_of;
 use sinew_operations::workflow_source::read_source;
-use sinew_runtime::Program;
 
 use super::api_call::{ApiCall, answer, answer_with, bad_request};
 use super::drawings::{self, DrawingQuery};

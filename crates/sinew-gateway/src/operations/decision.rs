@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 use sinew_engine::{Fact, OpenWait, WaitingFor, execution_status, waiting};
+use sinew_execution::Execution;
 use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_protocol::a2a::{A2aError, Message, Part, PartContent};
 use sinew_protocol::artifact::sha256;
@@ -13,7 +14,6 @@ use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{ExecutionId, Fault, Token, code};
-use sinew_runtime::Execution;
 use tokio::time::Instant;
 
 use super::peer::{client_failed, mesh_failed};

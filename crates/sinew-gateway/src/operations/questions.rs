@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use serde_json::Value;
 use sinew_engine::{WaitingFor, waiting};
+use sinew_execution::Execution;
 use sinew_mesh::card::Cards;
 use sinew_protocol::a2a::{A2aError, CoreMethod, Task, is_terminal};
 use sinew_protocol::artifact::StoredAt;
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::{ExecutionId, Fault, TaskId, Token, code};
-use sinew_runtime::Execution;
 
 use super::decision::{AskingNode, DecisionText, asking_nodes, execution_of};
 use super::peer::{client_failed, mesh_failed};

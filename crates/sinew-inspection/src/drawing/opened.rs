@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use sinew_diagram::{Drawing, DrawnEdge, DrawnNode, EdgeKind, NodeMark, Shape, Status};
 use sinew_engine::ActivationId;
+use sinew_execution::events;
 use sinew_plan::{NodeIndex, NodeOperation};
-use sinew_runtime::events;
 
 use super::run::status_of;
 use crate::node_rows;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use sinew_engine::Round;
-use sinew_runtime::Execution;
+use sinew_execution::Execution;
 
 use super::Record;
 

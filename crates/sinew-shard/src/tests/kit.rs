@@ -11,9 +11,9 @@ use sinew_plan::{NodeOperation, Plan, PlanLimits};
 use sinew_protocol::{ExecutionId, Fault, ResultKey, TaskId, Token};
 
 use crate::in_flight::FactObserver;
-use crate::program::{Library, Program};
 use crate::state::{OutputCheck, ShardConfig};
 use crate::timer_check::InboxEnds;
+use sinew_execution::{Library, Program};
 
 /// Ends of an inbox that was read completely.
 pub(crate) const fn read_inbox(at: Time) -> InboxEnds {

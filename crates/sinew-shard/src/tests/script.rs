@@ -28,7 +28,6 @@ use super::kit::{
     FactCounter, NoSchemas, answer, answer_with_usage, config, execution, key, library, program_by_digest,
     read_inbox,
 };
-use crate::call::{Call, TaskKey};
 use crate::in_flight::ShardReport;
 use crate::intake::{Found, InboxMessage, InputStream, Lookup, ShardInput};
 use crate::journal_reader::JournalReader;
@@ -38,6 +37,7 @@ use crate::outgoing::{Outgoing, StartDecision, child_start, is_for_workflow, res
 use crate::state::{ShardConfig, ShardState};
 use crate::takeover_guard::TakeoverGuard;
 use crate::timer_check::InboxEnds;
+use sinew_execution::{Call, TaskKey};
 
 /// A shard with its journal and its archive.
 pub(super) struct Story {

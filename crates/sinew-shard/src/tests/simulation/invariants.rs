@@ -42,7 +42,6 @@ use sinew_protocol::{ExecutionId, ResultToken, Subject, TaskId};
 use super::bus::{Bus, MessagePosition};
 use super::model::{Model, ModelAttempt, ModelExecution};
 use super::{LEASE, ReachedCounts};
-use crate::call::Call;
 use crate::in_flight::ShardReport;
 use crate::intake::InputStream;
 use crate::journal_reader::JournalReader;
@@ -50,7 +49,8 @@ use crate::notice::ShardNotice;
 use crate::outgoing::{Outgoing, child_result};
 use crate::takeover_note::{MAX_ITEM_DEATHS, WorkItem};
 use crate::tests::kit::key;
-use crate::usage::execution_usage;
+use sinew_execution::Call;
+use sinew_execution::usage::execution_usage;
 
 /// Maximum number of attempts in plans with retries: one and two retries.
 const MAX_TRIES: u32 = 3;

@@ -7,10 +7,10 @@ use sinew_engine::{ActivationId, ActivationPhase, Fact, Machine, Round, Time, de
 use sinew_protocol::journal::{ExecutionMeta, Verdict};
 use sinew_protocol::{ExecutionId, TaskId, Token};
 
-use crate::call::task_id;
-use crate::program::Program;
 use crate::stored::StoredExecution;
 use crate::tests::kit::program_by_digest;
+use sinew_execution::Program;
+use sinew_execution::task_id;
 
 /// A dispatched attempt.
 #[derive(Clone, Debug)]

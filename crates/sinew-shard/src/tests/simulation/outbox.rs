@@ -11,7 +11,6 @@ use sinew_protocol::{Fault, Subject, TaskId, Token};
 
 use super::SHARDS;
 use super::hostile::{Delivery, HostileMesh};
-use crate::call::Call;
 use crate::in_flight::ShardReport;
 use crate::intake::ShardInput;
 use crate::outgoing::{
@@ -19,6 +18,7 @@ use crate::outgoing::{
     result_subject, wait_command,
 };
 use crate::tests::kit::{answer, key};
+use sinew_execution::Call;
 
 /// Milliseconds after which an unanswered direct call is repeated.
 const REPEAT_INTERVAL: Time = 1_500;

@@ -59,7 +59,7 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
     if let Some(node) = &args.node {
         let acts = 0..ctx.state.acts.len() as u32;
         let named =
-            |act: &u32| sinew_runtime::events::label(&ctx, *act) == *node || ctx.node_of(*act).id == *node;
+            |act: &u32| sinew_execution::events::label(&ctx, *act) == *node || ctx.node_of(*act).id == *node;
         let Some(act) = acts.rev().find(named) else { return Err(no_such_node(node)) };
         let one = ctx.act(act);
         if let Some(value) = &one.output {

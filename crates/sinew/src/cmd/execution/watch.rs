@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use sinew_engine::Fact;
+use sinew_execution::{Execution, events};
 use sinew_inspection::node_rows as rows;
 use sinew_inspection::node_status::NodeStatus;
 use sinew_inspection::node_table::PictureLine;
@@ -17,7 +18,7 @@ use sinew_operations::execution_changes::ExecutionChanges;
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::MeshOperator;
 use sinew_protocol::query::ExecutionStatus;
-use sinew_runtime::{Execution, events, local};
+use sinew_runtime::local;
 
 use super::Which;
 use super::tree::Folding;

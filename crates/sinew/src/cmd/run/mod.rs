@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use sinew_engine::{
     ActivationPhase, EngineInput, ExecutionMode, ExecutionOutcome, PersonAnswer, TerminalStatus,
 };
+use sinew_execution::{Execution, Program};
 use sinew_inspection::node_rows;
 use sinew_inspection::record::Record;
 use sinew_inspection::words;
@@ -27,7 +28,6 @@ use sinew_operations::ready_made::add_ready_made;
 use sinew_operations::workflow_file::{self, Loaded};
 use sinew_protocol::{ExecutionId, code};
 use sinew_runtime::local::{self, Control, Local};
-use sinew_runtime::{Execution, Program};
 use tokio::runtime::Builder;
 
 use self::person::{PersonPrompt, RunTerminal, SharedTerminal};

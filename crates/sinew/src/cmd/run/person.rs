@@ -9,9 +9,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sinew_engine::{ActivationId, EngineInput, PersonAnswer, PersonRequest};
+use sinew_execution::Execution;
 use sinew_inspection::words;
 use sinew_protocol::ExecutionId;
-use sinew_runtime::Execution;
 use sinew_runtime::local::Control;
 
 use super::show::View;

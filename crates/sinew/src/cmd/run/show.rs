@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sinew_engine::{Fact, Time};
+use sinew_execution::{Execution, events};
 use sinew_inspection::node_rows::{self, NodeRow};
 use sinew_inspection::node_table::{NodeColumns, NodeLine, PictureLine};
 use sinew_inspection::view_context::ViewContext;
 use sinew_inspection::words;
 use sinew_protocol::message::Vocabulary;
 use sinew_runtime::local::{self, Control};
-use sinew_runtime::{Execution, events};
 use sinew_source::{escape_line, escape_text};
 
 use super::Events;

@@ -18,8 +18,8 @@ use sinew_protocol::message::{
 };
 use sinew_protocol::{ActivationKey, ArtifactName, ArtifactRef, ExecutionId, TaskId};
 
-use crate::call;
 pub use crate::call::label;
+use crate::call::task_id;
 use crate::reply::{result_content, result_name};
 use crate::request::{input_name, output_name, plain};
 use crate::usage::activation_usage;
@@ -30,7 +30,7 @@ const EVENT_FIELDS: &str = "event";
 const JOIN: &str = "join";
 
 /// Cached ids of the attempts' tasks.
-pub(crate) type KnownTasks = HashMap<(ActivationId, u32), (ActivationKey, TaskId)>;
+pub type KnownTasks = HashMap<(ActivationId, u32), (ActivationKey, TaskId)>;
 
 /// Ids in events.
 #[derive(Clone, Copy)]
@@ -46,7 +46,7 @@ pub fn project(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -
 }
 
 /// Like [`project`], with cached task ids.
-pub(crate) fn project_known(
+pub fn project_known(
     ctx: &AdapterContext<'_>,
     execution: &ExecutionId,
     known: &KnownTasks,
@@ -137,7 +137,7 @@ fn first_task(ctx: &AdapterContext<'_>, ids: EventIds<'_>, act: ActivationId) ->
     let attempt = first.unwrap_or(replies.len() as u32 + 1);
     match ids.known.and_then(|known| known.get(&(act, attempt))) {
         Some((_, task)) => task.as_str().to_owned(),
-        None => call::task_id(ids.execution, ctx.plan(), ctx.state, act, attempt).as_str().to_owned(),
+        None => task_id(ids.execution, ctx.plan(), ctx.state, act, attempt).as_str().to_owned(),
     }
 }
 

@@ -6,7 +6,7 @@ use sinew_engine::{Action, AdapterContext, Decided, EngineInput, Fact, FactError
 use sinew_engine::{ExecutionState, InputRefusal, OpenWait, Round, Time};
 use sinew_protocol::ExecutionId;
 
-use sinew_shard::Program;
+use crate::program::Program;
 
 /// Execution in one process.
 #[derive(Clone, Debug)]

@@ -7,7 +7,6 @@ use sinew_engine::{ActivationId, AdapterContext, ExecutionState, TaskRequest, Ti
 use sinew_plan::{NodeOperation, Plan, PlanLimits};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId};
 
-use crate::bug::seeded_bug;
 use crate::program::Program;
 
 /// Workflows call each other in a cycle.
@@ -62,7 +61,7 @@ pub fn call_of(
     ask: Arc<TaskRequest>,
     deadline: Option<Time>,
 ) -> Call {
-    let activation = activation_key(execution, program, state, key.act);
+    let activation = activation_key(execution, program.graph.plan(), state, key.act);
     let task = TaskId::of(execution, &activation, key.attempt);
     call_with_ids(execution, program, state, key, (activation, task), ask, deadline)
 }
@@ -85,7 +84,7 @@ pub fn call_with_ids(
         execution: execution.clone(),
         workflow: program.name().to_owned(),
         node: program.graph.plan().node(one.node).id.clone(),
-        path: path(program, state, key.act),
+        path: path(program.graph.plan(), state, key.act),
         label: label(&sinew_engine::AdapterContext::new(&program.graph, state, state.at), key.act),
         depth: state.start.as_ref().map_or(0, |start| start.depth) + 1,
         tries: one.tries,
@@ -95,11 +94,7 @@ pub fn call_with_ids(
 }
 
 /// Returns the owners and positions that enclose an activation, outermost first.
-pub fn path(program: &Program, state: &ExecutionState, act: ActivationId) -> Vec<(String, u32)> {
-    path_of(program.graph.plan(), state, act)
-}
-
-fn path_of(plan: &Plan, state: &ExecutionState, act: ActivationId) -> Vec<(String, u32)> {
+pub fn path(plan: &Plan, state: &ExecutionState, act: ActivationId) -> Vec<(String, u32)> {
     let mut path = Vec::new();
     let mut scope = state.act(act).scope;
     while let Some(inner) = state.scope(scope) {
@@ -113,16 +108,23 @@ fn path_of(plan: &Plan, state: &ExecutionState, act: ActivationId) -> Vec<(Strin
 /// Returns the key of an activation: its node, its path, and its ordinal in its scope.
 pub fn activation_key(
     execution: &ExecutionId,
-    program: &Program,
+    plan: &Plan,
     state: &ExecutionState,
     act: ActivationId,
 ) -> ActivationKey {
-    key_of(execution, program.graph.plan(), state, act)
-}
-
-fn key_of(execution: &ExecutionId, plan: &Plan, state: &ExecutionState, act: ActivationId) -> ActivationKey {
     let one = state.act(act);
     ActivationKey::of(execution, &plan.node(one.node).id, &key_path(plan, state, act), one.ordinal)
+}
+
+/// Returns the id of the task of an activation's attempt.
+pub fn task_id(
+    execution: &ExecutionId,
+    plan: &Plan,
+    state: &ExecutionState,
+    act: ActivationId,
+    attempt: u32,
+) -> TaskId {
+    TaskId::of(execution, &activation_key(execution, plan, state, act), attempt)
 }
 
 /// Returns the owners and positions that enclose an activation, for its key. Child scopes count
@@ -133,7 +135,7 @@ fn key_path<'a>(plan: &'a Plan, state: &ExecutionState, act: ActivationId) -> Ve
     let mut scope = state.act(act).scope;
     while let Some(inner) = state.scope(scope) {
         let owner = state.act(inner.owner);
-        if owner.ordinal > 0 && !seeded_bug!(MapRepeatsItsTaskIds) {
+        if owner.ordinal > 0 {
             // No node has an empty id.
             path.push(("", owner.ordinal));
         }
@@ -142,17 +144,6 @@ fn key_path<'a>(plan: &'a Plan, state: &ExecutionState, act: ActivationId) -> Ve
     }
     path.reverse();
     path
-}
-
-/// Returns the id of the task of an activation's attempt.
-pub(crate) fn task_id(
-    execution: &ExecutionId,
-    plan: &Plan,
-    state: &ExecutionState,
-    act: ActivationId,
-    attempt: u32,
-) -> TaskId {
-    TaskId::of(execution, &key_of(execution, plan, state, act), attempt)
 }
 
 /// Returns why a start that closes a cycle of workflows is rejected, or `None` if it is allowed.
