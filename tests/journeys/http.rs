@@ -7,6 +7,8 @@ use std::time::Duration;
 /// An answer.
 pub(crate) struct Answer {
     pub status: u16,
+    /// Status line and headers.
+    pub head: String,
     pub body: String,
 }
 
@@ -27,7 +29,7 @@ pub(crate) fn send(method: &str, url: &str, headers: &[(&str, &str)], body: &str
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap();
     let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
     let body = if is_chunked { dechunked(body) } else { body.to_owned() };
-    Answer { status, body }
+    Answer { status, head: head.to_owned(), body }
 }
 
 /// Returns the body of a chunked answer.

@@ -15,5 +15,6 @@ mod http;
 mod model_server;
 mod outage;
 mod pauses;
+mod rules;
 mod strangers;
 mod views;

@@ -127,7 +127,13 @@ impl Gateway {
         self.send("POST", path, &all, body)
     }
 
-    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> http::Answer {
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> http::Answer {
         let credential = self.key.as_ref().map(|key| format!("Bearer {key}"));
         let mut headers = headers.to_vec();
         headers.extend(credential.as_deref().map(|credential| ("authorization", credential)));
@@ -151,18 +157,18 @@ impl Gateway {
     /// Returns the answer of MCP to a request for the task of an execution.
     pub(crate) fn mcp_answer(&self, execution: &str) -> Value {
         let uri = format!("sinew://tasks/{execution}");
-        let meta = json!({
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "journey", "version": "1"},
-            "io.modelcontextprotocol/clientCapabilities": {},
-        });
-        let params = json!({ "uri": uri, "_meta": meta });
-        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params });
-        let headers = [
-            ("mcp-protocol-version", "2026-07-28"),
-            ("mcp-method", "resources/read"),
-            ("mcp-name", uri.as_str()),
-        ];
+        self.mcp_request("resources/read", &uri, json!({ "uri": uri }))
+    }
+
+    /// Returns the answer of MCP to a request for something with this name.
+    pub(crate) fn mcp_request(&self, method: &str, name: &str, mut params: Value) -> Value {
+        let abilities = json!({ "elicitation": {}, "extensions": { "io.modelcontextprotocol/tasks": {} } });
+        let meta = &mut params["_meta"];
+        meta["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
+        meta["io.modelcontextprotocol/clientInfo"] = json!({ "name": "journey", "version": "1" });
+        meta["io.modelcontextprotocol/clientCapabilities"] = abilities;
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", method), ("mcp-name", name)];
         let answer = self.post("/mcp", &headers, &body.to_string());
         serde_json::from_str(&answer.body).unwrap_or_else(|_| panic!("{}", answer.body))
     }

@@ -111,7 +111,7 @@ async fn people_answer_questions_of_outside_agents() {
             let id = person.find(&question.execution).await.unwrap();
             let found = person.find_approval(&id, None).await.unwrap();
             let answer = DecisionRequest { data: json!({"text": "blue"}), ..DecisionRequest::default() };
-            person.decide(&found, answer).await.unwrap();
+            person.decide(found.asking_node(), answer).await.unwrap();
         });
     assert_eq!(output(&asked)["text"], "answered blue", "{asked:#}");
     assert_eq!(fake.most_of_one_message(), 1);

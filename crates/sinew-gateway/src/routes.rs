@@ -17,7 +17,7 @@ use sinew_protocol::code;
 use sinew_protocol::header::A2A_EXTENSIONS;
 
 use crate::access::{AccessRefusal, CallerIdentity};
-use crate::api::{self, API_ROUTES, ApiOperation};
+use crate::api::{self, API_ROUTES, ApiRoute};
 use crate::cards;
 use crate::http_error::HttpProblem;
 use crate::operations::{A2aOperations, Endpoint, role_for, short};
@@ -26,7 +26,7 @@ use crate::state::GatewayState;
 use crate::{files, grpc, guard, jsonrpc, protected_resource, rest, webhook};
 
 /// Handler of a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum RouteWork {
     /// Public keys of the gateways.
     SigningKeys,
@@ -51,7 +51,7 @@ pub(crate) enum RouteWork {
     /// An operation named after a colon at the end of the path: `tasks/ID:cancel`.
     TaskVerb,
     /// An operation of the REST API.
-    Api(ApiOperation),
+    Api(&'static ApiRoute),
 }
 
 impl RouteWork {
@@ -71,7 +71,7 @@ impl RouteWork {
                 Some(AccessRole::Operator)
             }
             Self::Operation(method) => Some(role_for(method)),
-            Self::Api(operation) => Some(operation.role()),
+            Self::Api(route) => Some(route.role),
         }
     }
 }
@@ -164,8 +164,7 @@ pub(crate) fn all_routes() -> Vec<GatewayRoute> {
         work,
     };
     let below = ENDPOINTS.iter().flat_map(|base| ENDPOINT_ROUTES.map(|one| route(base, one)));
-    let api =
-        API_ROUTES.iter().map(|one| route(api::BASE, (one.method, one.path, RouteWork::Api(one.operation))));
+    let api = API_ROUTES.iter().map(|one| route(api::BASE, (one.method, one.path, RouteWork::Api(one))));
     plain.map(|one| route("", one)).into_iter().chain(below).chain(api).collect()
 }
 
@@ -265,7 +264,7 @@ async fn serve(
         RouteWork::JsonRpc => jsonrpc::serve(state, caller, endpoint, request).await,
         RouteWork::Operation(method) => rest::serve(state, caller, endpoint, method, path, request).await,
         RouteWork::TaskVerb => task_verb(state, caller, endpoint, path, request).await,
-        RouteWork::Api(operation) => api::serve(state, caller, operation, path, request).await,
+        RouteWork::Api(route) => api::serve(state, caller, route, path, request).await,
     };
     if let Some(activated) = activated {
         response.headers_mut().insert(A2A_EXTENSIONS, activated);

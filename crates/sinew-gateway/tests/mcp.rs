@@ -114,11 +114,18 @@ async fn questions_go_to_the_user_of_the_client() {
         let result = client.call_tool(call("review", json!({"text": "look"}))).await.unwrap();
         assert_eq!(result.is_error, Some(false), "{road:?}: {result:?}");
         client.cancel().await.unwrap();
-        let client = TestClient::answering(json!({"approved": false}));
-        let client = client.connect(&world, road, lifecycle).await;
+        let client = TestClient::answering(json!({"approved": false, "comment": "too dear"}));
+        let client = client.connect(&world, road, lifecycle.clone()).await;
         let result = client.call_tool(call("review", json!({"text": "look"}))).await.unwrap();
         let shown = format!("{result:?}");
         assert!(shown.contains("false") || shown.contains("eject"), "{road:?}: {shown}");
+        client.cancel().await.unwrap();
+        let client = TestClient::answering(json!({"approved": false}));
+        let client = client.connect(&world, road, lifecycle).await;
+        let result = client.call_tool(call("review", json!({"text": "look"}))).await;
+        let shown = format!("{result:?}");
+        let is_undecided = shown.contains("needs a comment") || shown.contains("sinew approval");
+        assert!(is_undecided, "a rejection without a reason counts, {road:?}: {shown}");
         client.cancel().await.unwrap();
     }
     world.end().await;

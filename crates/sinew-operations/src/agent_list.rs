@@ -22,7 +22,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::{MeshOperator, RowDetails};
 
 /// The mesh has no agent with this name.
-const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();
+pub(crate) const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();
 
 /// Maximum number of failed executions searched for those of an agent.
 const SEARCHED_FAILURES: usize = 50;

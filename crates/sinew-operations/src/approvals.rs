@@ -8,13 +8,13 @@ use sinew_inspection::decision::{self, PersonDecision};
 use sinew_inspection::record::{self, Record};
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
 use sinew_inspection::waiting::{self, ShownWait, WaitKind};
-use sinew_protocol::ExecutionId;
 use sinew_protocol::code;
-use sinew_protocol::command::{ApproveCommand, Command};
+use sinew_protocol::command::{ApproveCommand, Command, lacks_reason};
+use sinew_protocol::{ExecutionId, Token};
 use sinew_runtime::local;
 
 use crate::failure::{Failure, FailureKind};
-use crate::mesh_operator::MeshOperator;
+use crate::mesh_operator::{MeshOperator, new_command_id};
 
 /// Number of records fetched concurrently.
 const AT_ONCE: usize = 16;
@@ -58,9 +58,22 @@ pub struct FoundApproval {
     pub wait: ShownWait,
 }
 
+/// The node that asks a person: in the execution that was named, or in one of its callees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskingNode {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The node.
+    pub node: Option<String>,
+    /// Its activation.
+    pub activation: Option<u32>,
+}
+
 /// Decision of a person.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DecisionRequest {
+    /// Identity of the request: a repeated one gets the same verdict. `None` for a new one.
+    pub id: Option<Token>,
     /// The answer; `Null` for a plain approval or rejection.
     pub data: Value,
     /// Comment stored with the decision.
@@ -83,6 +96,15 @@ pub struct RecordedDecision {
 }
 
 impl FoundApproval {
+    /// Returns the node that asks.
+    pub fn asking_node(&self) -> AskingNode {
+        AskingNode {
+            execution: self.record.execution.id().clone(),
+            node: self.wait.node.clone(),
+            activation: self.wait.activation,
+        }
+    }
+
     /// Returns the question with the data to decide on.
     pub fn details(&self) -> ApprovalDetails {
         let approval = open_approval(&self.record, self.wait.clone());
@@ -135,24 +157,7 @@ impl MeshOperator {
                 Err(Failure::usage(format!("several nodes wait for a person: {}", nodes.join(", ")))
                     .hint("choose one with --node"))
             }
-            (None, _) => {
-                let plan = record.execution.program().graph.plan();
-                let nodes = || plan.nodes.iter().map(|one| one.id.as_str());
-                if let Some(wanted) = node.filter(|wanted| nodes().all(|id| id != *wanted)) {
-                    let what = format!("the workflow of execution {id} has no node '{wanted}'");
-                    let failure = Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), what);
-                    return Err(match sinew_source::did_you_mean(wanted, nodes()) {
-                        Some(near) => failure.hint(format!("did you mean '{near}'?")),
-                        None => failure,
-                    });
-                }
-                let what = match node {
-                    Some(node) => format!("node '{node}' of execution {id} does not wait for a person"),
-                    None => format!("execution {id} does not wait for a person"),
-                };
-                Err(Failure::new(FailureKind::Conflict, code::NO_PERSON_AWAITED.as_str(), what)
-                    .hint("it may already be decided; see `sinew execution describe`"))
-            }
+            (None, _) => Err(not_awaited(&record, node, &all)),
         }
     }
 
@@ -164,39 +169,57 @@ impl MeshOperator {
         let mut waits = waits_for_people(&record, false).into_iter();
         match waits.find(|wait| wait.activation == Some(asked.activation)) {
             Some(wait) => Ok(FoundApproval { record, wait }),
-            None => Err(Failure::new(
-                FailureKind::Conflict,
-                code::NO_PERSON_AWAITED.as_str(),
-                format!("execution {place} does not wait for a person"),
-            )
-            .hint("it may already be decided; see `sinew execution describe`")),
+            None => Err(no_question(format!("execution {place} does not wait for a person"))),
         }
     }
 
     /// Answers a question, and waits until the answer is recorded.
     pub async fn decide(
         &self,
-        found: &FoundApproval,
-        decision: DecisionRequest,
+        AskingNode { execution, node, activation }: AskingNode,
+        DecisionRequest { id, data, comment, reject }: DecisionRequest,
     ) -> Result<RecordedDecision, Failure> {
-        let id = found.record.execution.id().clone();
-        let verdict = self
-            .signal(Command::Approve(ApproveCommand {
-                execution: id.clone(),
-                node: found.wait.node.clone(),
-                activation: found.wait.activation,
-                data: decision.data,
-                comment: decision.comment,
-                reject: decision.reject,
-            }))
-            .await?;
+        if lacks_reason(reject, comment.as_deref()) {
+            return Err(Failure::usage("a rejection needs a comment that states the reason"));
+        }
+        let (asked_in, asking) = (execution.to_string(), node.clone().unwrap_or_default());
+        let command = ApproveCommand { execution, node, activation, data, comment, reject };
+        let verdict = self.signal_as(id.unwrap_or_else(new_command_id), Command::Approve(command)).await?;
         Ok(RecordedDecision {
-            execution: id.to_string(),
-            node: found.wait.node.clone().unwrap_or_default(),
-            status: if decision.reject { "rejected" } else { "approved" },
+            execution: asked_in,
+            node: asking,
+            status: if reject { "rejected" } else { "approved" },
             by: record::caller(&verdict.caller),
         })
     }
+}
+
+/// Returns the failure for a question that an execution does not ask: at this node, or at all.
+fn not_awaited(record: &Record, node: Option<&str>, all: &[ShownWait]) -> Failure {
+    let id = record.id();
+    let waiting: Vec<&str> = all.iter().filter_map(|wait| wait.node.as_deref()).collect();
+    let nodes = || record.plan().nodes.iter().map(|one| one.id.as_str());
+    let failure = match node {
+        Some(wanted) if nodes().all(|id| id != wanted) => {
+            let text = format!("the workflow of execution {id} has no node '{wanted}'");
+            let failure = Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), text);
+            if let Some(near) = sinew_source::did_you_mean(wanted, nodes()) {
+                return failure.hint(format!("did you mean '{near}'?"));
+            }
+            failure
+        }
+        Some(wanted) => no_question(format!("node '{wanted}' of execution {id} does not wait for a person")),
+        None => no_question(format!("execution {id} does not wait for a person")),
+    };
+    match waiting.as_slice() {
+        [] => failure,
+        waiting => failure.hint(format!("waiting nodes: {}", waiting.join(", "))),
+    }
+}
+
+fn no_question(text: String) -> Failure {
+    Failure::new(FailureKind::Conflict, code::NO_PERSON_AWAITED.as_str(), text)
+        .hint("it may already be decided; see `sinew execution describe`")
 }
 
 fn open_approvals(record: &Record) -> Vec<OpenApproval> {

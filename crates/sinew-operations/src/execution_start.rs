@@ -14,6 +14,7 @@ use sinew_protocol::code;
 
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::MeshOperator;
+use crate::start::{StartRequest, StartTarget};
 
 /// An output that cannot be transferred to another execution.
 const NOT_GIVEN: &str = code::OUTPUT_NOT_TRANSFERABLE.as_str();
@@ -86,19 +87,25 @@ impl NewExecution {
 impl MeshOperator {
     /// Starts an execution that is derived from an old one.
     pub async fn launch(&self, old: &Record, new: NewExecution) -> Result<LaunchedExecution, Failure> {
-        let workflow = old.plan().name.clone();
-        let key = uuid::Uuid::now_v7().to_string();
-        let mut command = self.client.start_command(key, workflow.clone(), new.input);
-        let execution = command.execution.clone();
-        command.version = new.version;
-        command.labels.clone_from(&old.about.labels);
-        command.labels.insert(new.label.into(), old.id().to_owned());
-        command.user.clone_from(&old.about.user);
-        if new.mode != ExecutionMode::default() {
-            command.mode = serde_json::to_value(&new.mode).unwrap_or_default();
-        }
-        self.client.start(command).await?;
-        Ok(LaunchedExecution { execution, workflow, label: new.label, of: old.id().to_owned() })
+        let name = old.plan().name.clone();
+        let target = match new.version {
+            Some(digest) => StartTarget::Plan { name, digest },
+            None => StartTarget::Workflow { name, version: None },
+        };
+        let mut request = StartRequest::new(target, new.input);
+        request.mode = new.mode;
+        request.labels.clone_from(&old.about.labels);
+        request.labels.insert(new.label.into(), old.id().to_owned());
+        request.user.clone_from(&old.about.user);
+        let prepared = self.prepare_start(request).await?;
+        let execution = prepared.execution().clone();
+        let started = self.start(prepared).await?;
+        Ok(LaunchedExecution {
+            execution,
+            workflow: started.workflow,
+            label: new.label,
+            of: old.id().to_owned(),
+        })
     }
 }
 
@@ -108,6 +115,9 @@ const FORK_OF: &str = "fork_of";
 /// Returns an execution that forks from an old one at these nodes, with these outputs; without
 /// nodes, after the outputs.
 pub fn fork(record: &Record, at: &[String], set: Vec<(String, SharedJson)>) -> Result<NewExecution, Failure> {
+    if at.is_empty() && set.is_empty() {
+        return Err(Failure::usage("a fork needs a node to start at, or an output to set"));
+    }
     let plan = record.plan();
     let named: Vec<String> = set.iter().map(|(node, _)| node.clone()).collect();
     let (at, named) = (planned_nodes(plan, at)?, planned_nodes(plan, &named)?);

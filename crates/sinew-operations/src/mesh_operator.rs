@@ -304,9 +304,14 @@ impl MeshOperator {
         Ok(self.client.record(&id).await?)
     }
 
-    /// Sends a command and waits for its verdict.
-    pub async fn signal(&self, command: Command) -> Result<Verdict, Failure> {
-        let id = Token::of(&uuid::Uuid::now_v7().simple().to_string());
+    /// Sends a new command and waits for its verdict; see [`MeshOperator::signal_as`].
+    pub(crate) async fn signal(&self, command: Command) -> Result<Verdict, Failure> {
+        self.signal_as(new_command_id(), command).await
+    }
+
+    /// Sends a command under this id and waits for its verdict. A repeated id gets the same verdict.
+    /// A rejected command is a failure.
+    pub(crate) async fn signal_as(&self, id: Token, command: Command) -> Result<Verdict, Failure> {
         let verdict = self.client.signal(&id, command, PATIENCE).await?;
         if verdict.accepted {
             return Ok(verdict);
@@ -314,6 +319,11 @@ impl MeshOperator {
         let reason = if verdict.reason.is_empty() { "it was refused" } else { &verdict.reason };
         Err(Failure::new(FailureKind::Conflict, REFUSED, reason.to_owned()))
     }
+}
+
+/// Returns the id of a new command.
+pub(crate) fn new_command_id() -> Token {
+    Token::of(&uuid::Uuid::now_v7().simple().to_string())
 }
 
 /// Merges rows of open and closed executions. The owner may still report one that was just closed.

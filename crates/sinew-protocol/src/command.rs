@@ -45,7 +45,7 @@ pub enum BadCommand {
     #[error("a command has at most {MAX_BODY} bytes, this one has {0}")]
     Size(usize),
     /// Not the JSON that this operation requires.
-    #[error("a {operation} command cannot be read: {reason}")]
+    #[error("command {operation} cannot be read: {reason}")]
     Body {
         /// Operation in the subject.
         operation: &'static str,
@@ -53,7 +53,7 @@ pub enum BadCommand {
         reason: String,
     },
     /// A field that is too long, empty or inconsistent with another.
-    #[error("a {operation} command has a bad `{field}`: {reason}")]
+    #[error("command {operation}: `{field}` {reason}")]
     Field {
         /// Operation in the subject.
         operation: &'static str,
@@ -245,12 +245,17 @@ pub struct ApproveCommand {
     /// Decision of the person.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,
-    /// Comment on the decision.
+    /// Comment on the decision; the reason of a rejection, which must have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
     /// Whether the person rejects.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reject: bool,
+}
+
+/// Returns true for a rejection without a comment: people who read the record need the reason.
+pub fn lacks_reason(reject: bool, comment: Option<&str>) -> bool {
+    reject && comment.is_none_or(|comment| comment.trim().is_empty())
 }
 
 /// Retry the failed nodes. Nodes that depend on a retried node start again.
@@ -366,7 +371,11 @@ impl Command {
             Self::Resume(_) => Ok(()),
             Self::Approve(body) => {
                 self.most("node", body.node.as_deref().unwrap_or_default(), MAX_TEXT)?;
-                self.most("comment", body.comment.as_deref().unwrap_or_default(), MAX_TEXT)
+                self.most("comment", body.comment.as_deref().unwrap_or_default(), MAX_TEXT)?;
+                if lacks_reason(body.reject, body.comment.as_deref()) {
+                    return Err(self.bad("comment", "is empty, but a rejection needs a reason"));
+                }
+                Ok(())
             }
             Self::Retry(body) => {
                 self.most("reason", &body.reason, MAX_TEXT)?;
@@ -404,6 +413,10 @@ impl Command {
             self.most("user_config", &body.user_config.to_string(), MAX_USER_CONFIG_BYTES)?;
         }
         self.most("idempotency_key", body.idempotency_key.as_deref().unwrap_or_default(), MAX_TEXT)?;
+        // Clients with an empty key would share one execution per caller.
+        if body.idempotency_key.as_deref() == Some("") {
+            return Err(self.bad("idempotency_key", "is empty"));
+        }
         self.names("chain", &body.chain)?;
         if body.labels.len() > MAX_LABELS {
             return Err(self.bad("labels", &format!("are more than {MAX_LABELS}")));

@@ -9,6 +9,7 @@ use serde_json::Value;
 use sinew_agents::{People, PersonPrompt, PersonReply};
 use sinew_inspection::words;
 use sinew_protocol::Fault;
+use sinew_protocol::command::lacks_reason;
 
 use crate::input;
 use crate::output::{self, Output};
@@ -76,16 +77,14 @@ impl TerminalPeople {
         self.room.open().await;
         let place = place.to_owned();
         // Reading a terminal blocks.
-        let read = tokio::task::spawn_blocking(move || read_line(&place, &prompt)).await;
+        let read = tokio::task::spawn_blocking(move || read_answer(&place, &prompt)).await;
         self.room.close();
         let by = std::env::var("USER").unwrap_or_else(|_| "terminal".to_owned());
-        match read.ok().flatten() {
-            Some(line) => reply_of(&input::json_or_text(&line), is_decision, &by),
-            None => PersonReply {
-                comment: Some("the person gave no answer".to_owned()),
-                ..PersonReply::default()
-            },
-        }
+        let unanswered = || PersonReply {
+            comment: Some("the person gave no answer".to_owned()),
+            ..PersonReply::default()
+        };
+        read.ok().flatten().map_or_else(unanswered, |answer| reply_of(&answer, is_decision, &by))
     }
 }
 
@@ -114,8 +113,9 @@ fn reply_of(answer: &Value, is_decision: bool, by: &str) -> PersonReply {
     PersonReply { approved, by_person, comment: Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty()) }
 }
 
-/// Asks a question on the terminal; returns `None` without an answer.
-fn read_line(place: &str, prompt: &PersonPrompt) -> Option<String> {
+/// Asks a question on the terminal, and for the reason of a rejection; returns `None` without an
+/// answer.
+fn read_answer(place: &str, prompt: &PersonPrompt) -> Option<Value> {
     let write_line = |text: &str| {
         let _gone = writeln!(std::io::stderr().lock(), "{}", output::escaped(text, false));
     };
@@ -127,6 +127,18 @@ fn read_line(place: &str, prompt: &PersonPrompt) -> Option<String> {
         write_line(&format!("  {}", sinew_source::indented(&arguments)));
         "allow? [y/N] "
     };
+    let line = read_line(hint)?;
+    let answer = input::json_or_text(&line);
+    let reply = reply_of(&answer, !prompt.call.is_null(), "");
+    if prompt.call.is_null() || !lacks_reason(!reply.approved, reply.comment.as_deref()) {
+        return Some(answer);
+    }
+    let reason = read_line("reason? ")?;
+    Some(Value::String(format!("no {reason}")))
+}
+
+/// Reads one line from the terminal; returns `None` for an empty one.
+fn read_line(hint: &str) -> Option<String> {
     let mut err = std::io::stderr().lock();
     let _gone = write!(err, "{hint}").and_then(|()| err.flush());
     drop(err);

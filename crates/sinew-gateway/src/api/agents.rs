@@ -14,10 +14,55 @@ use sinew_runtime::local;
 
 use super::api_call::{ApiCall, answer};
 use super::executions::offered_filter;
+use super::route::{ApiRoute, delete, get};
 use super::workflows::NamedQuery;
 use crate::http_error::HttpProblem;
+use sinew_operations::agent_list::AgentDetails;
+use sinew_operations::agent_list::AgentRow;
+use sinew_operations::agent_list::RetiredAgent;
+use sinew_operations::agent_service::AgentProcess;
+use sinew_operations::doctor::DoctorCheck;
+use sinew_operations::mesh_activity::MeshActivity;
+use sinew_operations::mesh_status::MeshStatus;
+use sinew_protocol::access::AccessRole;
 
-pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
+/// Returns the routes of this module.
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        get("/pulse", "Pulse", "Executors, shards, streams, agents and open executions", pulse)
+            .returns::<MeshStatus>(),
+        get(
+            "/pulse/activity",
+            "GetActivity",
+            "Executions started, ended and failed per minute, and the most frequent errors",
+            activity,
+        )
+        .query::<ActivityQuery>()
+        .returns::<MeshActivity>(),
+        get("/agents", "ListAgents", "List online agents, and offline agents that are not retired", list)
+            .query::<super::workflows::NamedQuery>()
+            .returns::<Vec<AgentRow>>(),
+        get("/agents/{name}", "DescribeAgent", "Get state, skills and schemas of an agent", describe)
+            .query::<AgentQuery>()
+            .returns::<AgentDetails>(),
+        delete("/agents/{name}", "RetireAgent", "Retire an offline agent; it is no longer listed", retire)
+            .role(AccessRole::Admin)
+            .returns::<RetiredAgent>(),
+        get(
+            "/agents/{name}/processes",
+            "ListAgentProcesses",
+            "List the processes of an agent with their metrics and last errors",
+            processes,
+        )
+        .returns::<Vec<AgentProcess>>(),
+        get("/doctor", "ExamineMesh", "Check the mesh; each finding states how to fix it", examine_mesh)
+            .returns::<Vec<DoctorCheck>>(),
+        get("/tools", "ListTools", "List workflows as tools, with the schemas of their arguments", tools)
+            .returns::<Vec<ToolRow>>(),
+    ]
+}
+
+async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: NamedQuery = call.query()?;
     let mut rows = list_agents(call.operator.mesh(), &call.operator.online().await?).await?;
     rows.retain(|row| {
@@ -36,7 +81,7 @@ pub(crate) struct AgentQuery {
     errors: bool,
 }
 
-pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: AgentQuery = call.query()?;
     let mut agent =
         describe_agent(call.operator.mesh(), &call.operator.online().await?, call.path("name")).await?;
@@ -49,29 +94,29 @@ pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&agent)
 }
 
-pub(super) async fn retire(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn retire(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&retire_agent(call.operator.mesh(), &call.operator.online().await?, call.path("name")).await?)
 }
 
-pub(super) async fn processes(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn processes(call: ApiCall) -> Result<Response, HttpProblem> {
     // The error for an unknown name lists similar names.
     let mesh = call.operator.mesh();
     let agent = describe_agent(mesh, &call.operator.online().await?, call.path("name")).await?;
     answer(&ask_processes(mesh, &agent.name).await?)
 }
 
-pub(super) async fn examine_mesh(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn examine_mesh(call: ApiCall) -> Result<Response, HttpProblem> {
     call.check_whole()?;
     answer(&doctor::examine(Ok(call.operator.mesh().clone()), &DoctorOptions::default()).await)
 }
 
-pub(super) async fn tools(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn tools(call: ApiCall) -> Result<Response, HttpProblem> {
     let mut rows: Vec<ToolRow> = call.operator.tools().await?.values().map(ToolRow::of).collect();
     rows.retain(|row| call.operations.offers(&row.workflow));
     answer(&rows)
 }
 
-pub(super) async fn pulse(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn pulse(call: ApiCall) -> Result<Response, HttpProblem> {
     call.check_whole()?;
     answer(&mesh_status::read_status(&call.operator, &call.operator.online().await?).await?)
 }
@@ -89,7 +134,7 @@ pub(crate) struct ActivityQuery {
     minutes: Option<usize>,
 }
 
-pub(super) async fn activity(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn activity(call: ApiCall) -> Result<Response, HttpProblem> {
     call.check_whole()?;
     let query: ActivityQuery = call.query()?;
     let minutes = query.minutes.unwrap_or(ACTIVITY_MINUTES).clamp(1, MAX_ACTIVITY_MINUTES);

@@ -6,8 +6,28 @@ use serde::Deserialize;
 use serde_json::Value;
 use sinew_operations::approvals::{DecisionRequest, OpenApproval};
 
-use super::api_call::{ApiCall, answer, bad_request};
+use super::api_call::{ApiCall, answer};
+use super::route::{ApiRoute, get, post};
 use crate::http_error::HttpProblem;
+use sinew_operations::approvals::ApprovalDetails;
+use sinew_operations::approvals::RecordedDecision;
+use sinew_protocol::access::AccessRole;
+
+/// Returns the routes of this module.
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        get("/approvals", "ListApprovals", "List questions that wait for people", list)
+            .query::<ApprovalsQuery>()
+            .returns::<Vec<OpenApproval>>(),
+        get("/executions/{id}/approval", "GetApproval", "Get a question with the data to review", show)
+            .query::<ApprovalQuery>()
+            .returns::<ApprovalDetails>(),
+        post("/executions/{id}/decisions", "Decide", "Approve, reject or answer a question", decide)
+            .role(AccessRole::Client)
+            .json::<DecisionBody>()
+            .returns::<RecordedDecision>(),
+    ]
+}
 
 /// Query of a list of questions.
 #[derive(Deserialize, JsonSchema)]
@@ -37,7 +57,7 @@ impl ApprovalsQuery {
     }
 }
 
-pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: ApprovalsQuery = call.query()?;
     let mut open = call.operator.approvals(query.workflow.as_deref()).await?;
     open.retain(|one| call.operations.opens(&one.workflow, &one.caller) && query.takes(one));
@@ -52,7 +72,7 @@ pub(crate) struct ApprovalQuery {
     node: Option<String>,
 }
 
-pub(super) async fn show(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn show(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: ApprovalQuery = call.query()?;
     let id = call.execution().await?;
     answer(&call.operator.find_approval(&id, query.node.as_deref()).await?.details())
@@ -81,14 +101,11 @@ enum DecisionWord {
     Reject,
 }
 
-pub(super) async fn decide(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn decide(call: ApiCall) -> Result<Response, HttpProblem> {
     let body: DecisionBody = call.json()?;
     let reject = body.decision == DecisionWord::Reject;
-    if reject && body.comment.as_deref().is_none_or(|comment| comment.trim().is_empty()) {
-        return Err(bad_request("comment: required for a rejection"));
-    }
     let id = call.execution().await?;
     let found = call.operator.find_approval(&id, body.node.as_deref()).await?;
-    let decision = DecisionRequest { data: body.data, comment: body.comment, reject };
-    answer(&call.operator.decide(&found, decision).await?)
+    let decision = DecisionRequest { id: None, data: body.data, comment: body.comment, reject };
+    answer(&call.operator.decide(found.asking_node(), decision).await?)
 }

@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::api_call::ApiCall;
 use super::frame_stream::{FrameQueue, FrameSource, FrameStream};
+use super::route::{ApiRoute, EVENT_STREAM, get};
 use crate::http_error::HttpProblem;
 use crate::operations::A2aOperations;
 
@@ -23,6 +24,19 @@ const MIN_FRAME_INTERVAL: Duration = Duration::from_secs(1);
 const EXECUTIONS: &str = "executions";
 /// Name for agents and workflows: one was added, changed or removed.
 const AGENTS: &str = "agents";
+
+/// Returns the routes of this module.
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        get(
+            "/changes",
+            "FollowChanges",
+            "Stream which kinds of resources changed (`executions`, `agents`), at most once a second",
+            follow_changes,
+        )
+        .returns_media(EVENT_STREAM),
+    ]
+}
 
 /// Source of the changes that a caller may see.
 struct ChangeFrames {
@@ -34,7 +48,7 @@ struct ChangeFrames {
 }
 
 /// Returns changes from now on as a stream.
-pub(super) async fn follow_changes(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn follow_changes(call: ApiCall) -> Result<Response, HttpProblem> {
     let stream = FrameStream::open(&call.state)?;
     let events = call.operator.mesh().events();
     let events = events.follow(&EventFilter::default(), EventStart::Now).await.map_err(Failure::from)?;

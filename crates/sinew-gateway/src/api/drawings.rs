@@ -18,12 +18,28 @@ use sinew_runtime::local;
 
 use super::api_call::{ApiCall, answer};
 use super::placed_drawing::{self, PlacedPart, WantedPart};
+use super::route::{ApiRoute, DRAWING_FORMATS, SVG, get};
 use crate::http_error::HttpProblem;
 
 /// Maximum number of expanded parts.
 const MAX_OPENED: usize = 24;
 /// Maximum nesting depth of expanded workflows.
 const MAX_OPEN_DEPTH: usize = 4;
+
+/// Returns the routes of this module.
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        get(
+            "/executions/{id}/drawing",
+            "DrawExecution",
+            "Draw the workflow with the state of an execution",
+            draw_execution,
+        )
+        .query::<DrawingQuery>()
+        .returns_media(SVG)
+        .or_media(DRAWING_FORMATS),
+    ]
+}
 
 /// Query of a drawing.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -135,7 +151,7 @@ impl DrawingQuery {
     }
 }
 
-pub(super) async fn draw_execution(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn draw_execution(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: DrawingQuery = call.query()?;
     let found = call.found().await?;
     let presence = found.presence().await?;

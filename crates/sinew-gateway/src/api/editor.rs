@@ -14,8 +14,41 @@ use sinew_operations::workflow_search::diagnostic_values;
 use sinew_operations::workflow_source::read_source;
 
 use super::api_call::{ApiCall, answer};
+use super::route::{ApiRoute, get, post};
 use super::workflows::FileQuery;
 use crate::http_error::HttpProblem;
+use serde_json::Map;
+use sinew_operations::dry_run::DryRun;
+
+/// Returns the routes of this module.
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        get(
+            "/executions/{id}/case",
+            "GetRecordedCase",
+            "Get a test file with a case in which agents reply as they did in a closed execution",
+            recorded_case,
+        )
+        .query::<RecordedCaseQuery>()
+        .returns::<Map<String, Value>>(),
+        post(
+            "/tests",
+            "RunCases",
+            "Run the cases of a test file on a workflow file or a model agent, in virtual time",
+            run_cases,
+        )
+        .json::<CasesBody>()
+        .returns::<Map<String, Value>>(),
+        post(
+            "/dry-runs",
+            "DryRunFile",
+            "Preview which agents a workflow file would call, and with which input",
+            dry_run_file,
+        )
+        .json::<DryRunBody>()
+        .returns::<DryRun>(),
+    ]
+}
 
 /// Cases of a test file, and the workflow file or the file of a model agent that they name.
 #[derive(Deserialize, JsonSchema)]
@@ -32,7 +65,7 @@ pub(crate) struct CasesBody {
 }
 
 /// Runs cases in virtual time. `problems` contains errors of the test file itself.
-pub(super) async fn run_cases(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn run_cases(call: ApiCall) -> Result<Response, HttpProblem> {
     // Acquired before the body is parsed, so that parsed values do not wait for a permit.
     let place = call.computation().await?;
     let CasesBody { name, text, cases_name, cases } = call.json()?;
@@ -72,7 +105,7 @@ pub(crate) struct DryRunBody {
 }
 
 /// Returns which agents an execution would call, with which input.
-pub(super) async fn dry_run_file(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn dry_run_file(call: ApiCall) -> Result<Response, HttpProblem> {
     let place = call.computation().await?;
     let DryRunBody { name, text, workflow, input } = call.json()?;
     let name = FileQuery::named(name).name()?.to_owned();
@@ -94,7 +127,7 @@ pub(crate) struct RecordedCaseQuery {
     workflow: Option<String>,
 }
 
-pub(super) async fn recorded_case(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn recorded_case(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: RecordedCaseQuery = call.query()?;
     let record = call.found().await?.record;
     let workflow = match query.workflow {

@@ -31,8 +31,17 @@ use sinew_runtime::local;
 
 use super::api_call::{ApiCall, answer, bad_request, row_limit};
 use super::event_stream;
+use super::route::{ApiRoute, EVENT_STREAM, get};
 use crate::files::{FileBytes, saved_as, take_place};
 use crate::http_error::HttpProblem;
+use sinew_inspection::agent_work::AgentWork;
+use sinew_inspection::describe::ExecutionDescription;
+use sinew_inspection::diff::ExecutionComparison;
+use sinew_inspection::node_description::NodeDescription;
+use sinew_inspection::record::RecordDocument;
+use sinew_inspection::timeline::Timeline;
+use sinew_inspection::tree::TreeBranch;
+use sinew_operations::execution_artifacts::ArtifactRow;
 
 /// Default page size of executions.
 const PAGE: usize = 50;
@@ -42,6 +51,69 @@ const MAX_PAGE: usize = 500;
 const EVENTS_PAGE: usize = 1_000;
 /// Maximum depth of a tree: a plan may nest maps and loops thousands deep.
 const MAX_TREE_DEPTH: usize = 100;
+
+/// Returns the routes of this module.
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        get("/executions", "ListExecutions", "List executions, running first, then newest", list)
+            .query::<ListQuery>()
+            .returns::<ExecutionPage>(),
+        get("/execution-counts", "CountExecutions", "Count executions by status", count)
+            .query::<CountQuery>()
+            .returns::<ExecutionCounts>(),
+        get(
+            "/executions/{id}",
+            "DescribeExecution",
+            "Describe an execution: status, causes and next steps",
+            describe,
+        )
+        .returns::<ExecutionDescription>(),
+        get("/executions/{id}/record", "GetRecord", "Get the complete record of an execution", record)
+            .query::<RecordQuery>()
+            .returns::<RecordDocument<'_>>(),
+        get("/executions/{id}/tree", "GetTree", "List the nodes of an execution as a tree", tree)
+            .query::<TreeQuery>()
+            .returns::<Vec<TreeBranch>>(),
+        get("/executions/{id}/timeline", "GetTimeline", "Get the durations of activations by kind", timeline)
+            .query::<TimelineQuery>()
+            .returns::<Timeline>()
+            .or_media(&["text/csv"]),
+        get(
+            "/executions/{id}/comparison",
+            "CompareExecutions",
+            "Compare two executions: nodes, and changes of values as JSON Patch",
+            compare,
+        )
+        .query::<ComparisonQuery>()
+        .returns::<ExecutionComparison>(),
+        get("/executions/{id}/node", "DescribeNode", "Get input, output and attempts of a node", node)
+            .query::<NodeQuery>()
+            .returns::<NodeDescription>(),
+        get(
+            "/executions/{id}/events",
+            "GetEvents",
+            "List events, as a page or as a stream (text/event-stream)",
+            events,
+        )
+        .query::<EventsQuery>()
+        .returns::<EventPage>()
+        .or_media(&[EVENT_STREAM]),
+        get(
+            "/executions/{id}/agents",
+            "ListExecutionAgents",
+            "List the agents that an execution called: tasks, failures, durations, tokens and cost",
+            agents,
+        )
+        .returns::<Vec<AgentWork>>(),
+        get("/executions/{id}/result", "GetResult", "Get output or error of an execution", result)
+            .returns::<ExecutionResult>(),
+        get("/executions/{id}/artifacts", "ListArtifacts", "List the artifacts of an execution", artifacts)
+            .returns::<Vec<ArtifactRow>>(),
+        get("/executions/{id}/artifact", "GetArtifact", "Download an artifact", artifact)
+            .query::<ArtifactQuery>()
+            .returns_media("application/octet-stream"),
+    ]
+}
 
 /// Query of a list of executions.
 #[derive(Deserialize, JsonSchema)]
@@ -142,7 +214,7 @@ pub(crate) struct CountQuery {
     error: Option<String>,
 }
 
-pub(super) async fn count(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn count(call: ApiCall) -> Result<Response, HttpProblem> {
     let CountQuery { workflow, since, until, error } = call.query()?;
     let filter = RowFilter {
         workflow: workflow.into_iter().collect(),
@@ -161,7 +233,7 @@ pub(super) async fn count(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&counts)
 }
 
-pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: ListQuery = call.query()?;
     let limit = row_limit(query.limit, PAGE, MAX_PAGE)?;
     let after = query.cursor.as_deref().map(str::parse::<ExecutionCursor>).transpose();
@@ -180,7 +252,7 @@ pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&ExecutionPage { executions, next, unlisted_shards })
 }
 
-pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
     let found = call.found().await?;
     answer(&describe_execution(&found.record, local::now(), &found.presence().await?))
 }
@@ -194,7 +266,7 @@ pub(crate) struct RecordQuery {
     redact: bool,
 }
 
-pub(super) async fn record(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn record(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: RecordQuery = call.query()?;
     let found = call.found().await?;
     let record = if query.redact { record::redact(&found.record) } else { found.record };
@@ -213,7 +285,7 @@ pub(crate) struct TreeQuery {
     status: Option<String>,
 }
 
-pub(super) async fn tree(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn tree(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: TreeQuery = call.query()?;
     let only = comma_parts(query.status.as_deref()).into_iter().map(|word| {
         NodeStatus::of_word(&word)
@@ -261,7 +333,7 @@ enum TimelineFormat {
     Csv,
 }
 
-pub(super) async fn timeline(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn timeline(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: TimelineQuery = call.query()?;
     let found = call.found().await?;
     let window = TimelineWindow {
@@ -290,7 +362,7 @@ pub(crate) struct NodeQuery {
     name: String,
 }
 
-pub(super) async fn node(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn node(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: NodeQuery = call.query()?;
     let found = call.found().await?;
     let context = ViewContext::of(&found.record.execution, local::now(), &found.presence().await?);
@@ -298,7 +370,7 @@ pub(super) async fn node(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&describe_node(&found.record, act, &context))
 }
 
-pub(super) async fn agents(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn agents(call: ApiCall) -> Result<Response, HttpProblem> {
     let found = call.found().await?;
     answer(&agent_work(&found.record, local::now()))
 }
@@ -318,7 +390,7 @@ pub(crate) struct ComparisonQuery {
     node: Option<String>,
 }
 
-pub(super) async fn compare(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn compare(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: ComparisonQuery = call.query()?;
     let first = call.found().await?.record;
     let second = call.operator.record(&call.find(&query.with).await?).await?;
@@ -376,7 +448,7 @@ pub(super) struct EventPage {
     next: Option<String>,
 }
 
-pub(super) async fn events(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn events(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: EventsQuery = call.query()?;
     let words = match query.words.unwrap_or(EventVocabulary::Mesh) {
         EventVocabulary::Mesh => EventWords::Mesh(Vocabulary::Current),
@@ -417,11 +489,11 @@ pub(super) async fn events(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&EventPage { events: page, next })
 }
 
-pub(super) async fn result(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn result(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&ExecutionResult::of(&call.found().await?.record))
 }
 
-pub(super) async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
     let found = call.found().await?;
     let rows: Vec<_> =
         execution_artifacts::artifacts(&found.record, None).iter().map(LeftArtifact::row).collect();
@@ -436,7 +508,7 @@ pub(crate) struct ArtifactQuery {
     pub(super) name: String,
 }
 
-pub(super) async fn artifact(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn artifact(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: ArtifactQuery = call.query()?;
     let found = call.found().await?;
     let place = take_place(&call.state).await?;

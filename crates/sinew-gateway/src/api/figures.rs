@@ -9,7 +9,10 @@ use sinew_operations::workflow_figures::{count_outcomes, read_workflow_figures};
 use sinew_runtime::local;
 
 use super::api_call::{ApiCall, answer, row_limit};
+use super::route::{ApiRoute, get};
 use crate::http_error::HttpProblem;
+use sinew_operations::workflow_figures::WorkflowFigures;
+use sinew_operations::workflow_figures::WorkflowOutcomes;
 
 /// Default number of minutes of workflow statistics.
 const FIGURES_MINUTES: u64 = 60;
@@ -20,6 +23,30 @@ const QUARANTINE_ROWS: usize = 50;
 /// Maximum number of quarantined messages.
 const MAX_QUARANTINE_ROWS: usize = 500;
 
+/// Returns the routes of this module.
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        get(
+            "/workflow-figures",
+            "ListWorkflowFigures",
+            "List executions ended and failed, and their durations, by workflow and time range",
+            workflows,
+        )
+        .query::<FiguresQuery>()
+        .returns::<WorkflowFigures>(),
+        get(
+            "/workflows/{name}/outcomes",
+            "CountOutcomes",
+            "Count the outcomes of a workflow by version",
+            outcomes,
+        )
+        .returns::<WorkflowOutcomes>(),
+        get("/quarantine", "ListQuarantine", "List quarantined messages with the reasons", quarantine)
+            .query::<QuarantineQuery>()
+            .returns::<QuarantinePage>(),
+    ]
+}
+
 /// Query of the figures of workflows.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -29,7 +56,7 @@ pub(crate) struct FiguresQuery {
 }
 
 /// Returns the outcomes and durations of all workflows by time span.
-pub(super) async fn workflows(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn workflows(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: FiguresQuery = call.query()?;
     let minutes = query.minutes.unwrap_or(FIGURES_MINUTES).clamp(1, MAX_FIGURES_MINUTES);
     let offered = |name: &str| call.operations.offers(name);
@@ -42,7 +69,7 @@ pub(super) async fn workflows(call: ApiCall) -> Result<Response, HttpProblem> {
 }
 
 /// Returns the outcomes of a workflow's executions by version.
-pub(super) async fn outcomes(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn outcomes(call: ApiCall) -> Result<Response, HttpProblem> {
     let outcomes = count_outcomes(&call.operator, &call.state.history, call.path("name")).await?;
     if !outcomes.is_whole {
         call.state.history.fill_in_background(call.operator.mesh());
@@ -60,7 +87,7 @@ pub(crate) struct QuarantineQuery {
 }
 
 /// Returns the quarantined messages without their bodies, oldest first.
-pub(super) async fn quarantine(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn quarantine(call: ApiCall) -> Result<Response, HttpProblem> {
     call.check_whole()?;
     let query: QuarantineQuery = call.query()?;
     let limit = row_limit(query.limit, QUARANTINE_ROWS, MAX_QUARANTINE_ROWS)?;

@@ -20,7 +20,9 @@ use sinew_protocol::unique_keys::{BadJson, check_unique_keys_within};
 use sinew_protocol::{Vocabulary, code};
 
 use super::api_call::{ApiCall, answer, answer_written, too_many_values, written};
+use super::route::{ApiRoute, post};
 use crate::http_error::HttpProblem;
+use sinew_inspection::diff::ExecutionComparison;
 
 /// Maximum number of nodes with input and output.
 const MAX_NODES: usize = 200;
@@ -32,8 +34,30 @@ const MAX_EVENTS: usize = 500;
 /// Depth of the tree.
 const DEPTH: usize = 3;
 
+/// Maximum size of an inspected export.
+const MAX_EXPORT_BYTES: usize = 16 << 20;
+
+/// Returns the routes of this module.
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        post(
+            "/inspections",
+            "InspectExport",
+            "Show views of an exported execution; nothing is stored",
+            inspect,
+        )
+        .file()
+        .body_bytes(MAX_EXPORT_BYTES)
+        .returns::<ExportViews<'_>>(),
+        post("/comparisons", "CompareExports", "Compare two exported executions; nothing is stored", compare)
+            .json::<ComparedExports>()
+            .body_bytes(2 * MAX_EXPORT_BYTES)
+            .returns::<ExecutionComparison>(),
+    ]
+}
+
 /// Returns all views for people: description, tree, nodes, timeline, events and drawing.
-pub(super) async fn inspect(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn inspect(call: ApiCall) -> Result<Response, HttpProblem> {
     let body = call.body.clone();
     let document = call.compute(move || {
         let record = read_export(&body)?;
@@ -56,7 +80,7 @@ pub(crate) struct ComparedExports {
 }
 
 /// Returns a comparison of two exports.
-pub(super) async fn compare(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn compare(call: ApiCall) -> Result<Response, HttpProblem> {
     let place = call.computation().await?;
     let ComparedExports { first, second, node } = call.json()?;
     let compared = place.compute(move || {

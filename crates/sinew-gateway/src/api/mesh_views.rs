@@ -27,7 +27,9 @@ use super::api_call::{ApiCall, answer, bad_request};
 use super::drawings::{DrawingQuery, respond_drawing};
 use super::executions::ArtifactQuery;
 use super::frame_stream::{FrameQueue, FrameSource, FrameStream};
+use super::route::{ApiRoute, DRAWING_FORMATS, EVENT_STREAM, SVG, get};
 use crate::http_error::HttpProblem;
+use sinew_operations::traffic_figures::TrafficReport;
 
 /// Maximum number of workflows and agents in a map.
 const MAX_MAP_NODES: usize = 400;
@@ -36,9 +38,45 @@ const EXECUTIONS_OF_PAGE: usize = 40;
 /// Maximum number of artifacts per page.
 const MAX_ARTIFACTS: usize = 200;
 
+/// Returns the routes of this module.
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        get(
+            "/executions/{id}/artifact/uses",
+            "ListArtifactUses",
+            "List the tasks that received an artifact, in its execution and in recent ones",
+            artifact_uses,
+        )
+        .query::<ArtifactQuery>()
+        .returns::<ArtifactUses>(),
+        get("/map", "DrawMap", "Draw which workflows and agents call each other", map)
+            .query::<DrawingQuery>()
+            .returns_media(SVG)
+            .or_media(DRAWING_FORMATS),
+        get(
+            "/artifacts",
+            "ListMeshArtifacts",
+            "List artifacts of recent executions, newest first",
+            artifacts,
+        )
+        .query::<MeshArtifactsQuery>()
+        .returns::<MeshArtifactPage>(),
+        get("/traffic", "FollowTraffic", "Stream events of all executions from now on", traffic)
+            .query::<TrafficQuery>()
+            .returns_media(EVENT_STREAM),
+        get(
+            "/traffic/figures",
+            "GetTrafficFigures",
+            "Get messages per second by group of subjects, and node durations by agent, for the last minute",
+            traffic_figures,
+        )
+        .returns::<TrafficReport>(),
+    ]
+}
+
 /// Returns the map: workflows, the agents and workflows that they call, and whether those are
 /// online. Edges include the number of calls in recent executions.
-pub(super) async fn map(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn map(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: DrawingQuery = call.query()?;
     let online: Vec<AgentRow> = AgentRow::all(&call.operator.online().await?);
     let is_online = |name: &str| online.iter().any(|row| row.name == name);
@@ -175,7 +213,7 @@ struct MeshArtifact {
 }
 
 /// Returns artifacts that agents named, those of the latest executions first.
-pub(super) async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: MeshArtifactsQuery = call.query()?;
     let after = query.cursor.as_deref().map(str::parse::<ExecutionCursor>).transpose();
     let after = after.map_err(|_| bad_request("cursor: not the `next` of a page"))?;
@@ -219,7 +257,7 @@ pub(super) async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
 const SEARCHED_EXECUTIONS: usize = 40;
 
 /// Returns the tasks that received an artifact.
-pub(super) async fn artifact_uses(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn artifact_uses(call: ApiCall) -> Result<Response, HttpProblem> {
     let ArtifactQuery { name } = call.query()?;
     let found = call.found().await?;
     let left = execution_artifacts::find_artifact(&found.record, &name)?;
@@ -249,7 +287,7 @@ pub(super) async fn artifact_uses(call: ApiCall) -> Result<Response, HttpProblem
 }
 
 /// Returns the statistics of the last minute.
-pub(super) async fn traffic_figures(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn traffic_figures(call: ApiCall) -> Result<Response, HttpProblem> {
     call.check_whole()?;
     answer(&call.state.traffic.report(call.operator.mesh(), &call.state.draining).await?)
 }
@@ -274,7 +312,7 @@ struct TrafficFrames {
 }
 
 /// Returns the events of all executions from now on as a stream.
-pub(super) async fn traffic(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn traffic(call: ApiCall) -> Result<Response, HttpProblem> {
     let TrafficQuery { workflow, kind } = call.query()?;
     call.check_every_caller()?;
     match &workflow {

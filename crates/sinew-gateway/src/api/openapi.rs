@@ -1,18 +1,17 @@
 //! The OpenAPI 3.1 document, generated from the table of operations.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
-use super::BASE;
-use super::answer_schemas::{answer_schema, of};
-use super::table::{API_ROUTES, ApiBody, ApiRoute};
-use crate::http_error::ProblemBody;
+use super::api_call::ApiCall;
+use super::route::{ApiBody, ApiRoute, DEFINITIONS, answer_schema, get};
+use super::{API_ROUTES, BASE};
+use crate::http_error::{HttpProblem, ProblemBody};
 
-/// Member of a JSON Schema with its definitions.
-const DEFINITIONS: &str = "$defs";
 /// Media type of problem details.
 const PROBLEM: &str = "application/problem+json";
 
@@ -20,20 +19,30 @@ const PROBLEM: &str = "application/problem+json";
 static DOCUMENT: LazyLock<String> =
     LazyLock::new(|| serde_json::to_string_pretty(&document()).unwrap_or_default() + "\n");
 
-pub(super) fn respond() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.as_str()).into_response()
+/// Returns the routes of this module.
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        get("/openapi.json", "Document", "OpenAPI document of this API", respond)
+            .returns::<Map<String, Value>>(),
+    ]
+}
+
+async fn respond(_: ApiCall) -> Result<Response, HttpProblem> {
+    Ok(([(header::CONTENT_TYPE, "application/json")], DOCUMENT.as_str()).into_response())
 }
 
 /// Generates the document.
 pub(crate) fn document() -> Value {
-    let mut paths = Map::new();
-    for route in &API_ROUTES {
+    // Sorted, so that the module of a route does not matter.
+    let mut paths = BTreeMap::new();
+    for route in API_ROUTES.iter() {
         let path = paths.entry(format!("{BASE}{}", route.path)).or_insert_with(|| json!({}));
         path[route.method.to_ascii_lowercase()] = operation(route);
     }
+    let paths = Value::Object(paths.into_iter().collect());
     let mut schemas = Map::new();
-    hoisted(of::<ProblemBody<'_>>(), &mut schemas);
-    let paths = hoisted(Value::Object(paths), &mut schemas);
+    hoisted(answer_schema::<ProblemBody<'_>>(), &mut schemas);
+    let paths = hoisted(paths, &mut schemas);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -55,14 +64,13 @@ pub(crate) fn document() -> Value {
 }
 
 fn operation(route: &ApiRoute) -> Value {
-    let content =
-        answer_schema(route.operation).map_or_else(|| json!({}), |schema| json!({ "schema": schema }));
-    let mut contents = Map::from_iter([(route.answer.to_owned(), content)]);
-    contents.extend(route.other_answers.iter().map(|media_type| ((*media_type).to_owned(), json!({}))));
+    let content = route.answer.as_ref().map_or_else(|| json!({}), |schema| json!({ "schema": schema }));
+    let mut contents = Map::from_iter([(route.media_type.to_owned(), content)]);
+    contents.extend(route.other_media_types.iter().map(|media_type| ((*media_type).to_owned(), json!({}))));
     let mut operation = json!({
-        "operationId": format!("{:?}", route.operation),
+        "operationId": route.id,
         "summary": route.summary,
-        "x-sinew-role": route.operation.role().as_str(),
+        "x-sinew-role": route.role.as_str(),
         "parameters": parameters(route),
         "responses": {
             "2XX": { "description": "Done", "content": contents },
@@ -73,13 +81,11 @@ fn operation(route: &ApiRoute) -> Value {
         },
     });
     match &route.body {
-        Some(ApiBody::Json(schema)) => {
-            let schema = schema();
-            let is_required = route.operation.needs_one_member() || schema.get("required").is_some();
+        Some(ApiBody::Json { schema, is_required }) => {
             operation["requestBody"] =
                 json!({ "required": is_required, "content": { "application/json": { "schema": schema } } });
         }
-        Some(ApiBody::Text) => {
+        Some(ApiBody::File) => {
             operation["requestBody"] = json!({
                 "required": true,
                 "content": { "application/yaml": { "schema": { "type": "string" } }, "application/json": {} },
@@ -96,7 +102,7 @@ fn parameters(route: &ApiRoute) -> Vec<Value> {
     let mut all: Vec<Value> = names
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
         .collect();
-    let schema = route.query.map(|schema| schema()).unwrap_or_default();
+    let schema = route.query.clone().unwrap_or_default();
     let required = schema["required"].as_array().cloned().unwrap_or_default();
     let definitions = &schema[DEFINITIONS];
     for (name, member) in schema["properties"].as_object().into_iter().flatten() {
@@ -192,9 +198,9 @@ mod tests {
 
     #[test]
     fn answers_of_json_have_a_schema_and_others_none() {
-        for route in &API_ROUTES {
-            let is_json = route.answer == "application/json";
-            assert_eq!(answer_schema(route.operation).is_some(), is_json, "{:?}", route.operation);
+        for route in API_ROUTES.iter() {
+            let is_json = route.media_type == "application/json";
+            assert_eq!(route.answer.is_some(), is_json, "{route:?}");
         }
     }
 
@@ -246,7 +252,7 @@ mod tests {
             }
         }
         let mut found = Map::new();
-        for route in &API_ROUTES {
+        for route in API_ROUTES.iter() {
             collect(&operation(route), &mut found);
         }
         assert!(found.len() > 40, "{:?}", found.keys().collect::<Vec<_>>());
@@ -254,8 +260,7 @@ mod tests {
 
     #[test]
     fn operations_have_one_route_each() {
-        let mut names: Vec<String> =
-            API_ROUTES.iter().map(|route| format!("{:?}", route.operation)).collect();
+        let mut names: Vec<&str> = API_ROUTES.iter().map(|route| route.id).collect();
         names.sort();
         names.dedup();
         assert_eq!(names.len(), API_ROUTES.len());

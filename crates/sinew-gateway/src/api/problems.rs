@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use serde_json::Value;
 use sinew_operations::failure::{Failure, FailureKind};
+use sinew_protocol::code;
 
 use crate::http_error::HttpProblem;
 
@@ -21,6 +22,11 @@ impl From<Failure> for HttpProblem {
             let document: Value = serde_json::from_str(&sinew_source::render_json(found)).ok()?;
             document.get("diagnostics").cloned()
         });
-        Self::coded(status, failure.code, failure.message).with_hint(failure.hint).with_findings(findings)
+        // Clients of the API have no command line.
+        let code = match failure.code {
+            code if code == code::COMMAND_LINE_WRONG.as_str() => code::GATEWAY_REQUEST_WRONG.as_str(),
+            code => code,
+        };
+        Self::coded(status, code, failure.message).with_hint(failure.hint).with_findings(findings)
     }
 }

@@ -15,12 +15,26 @@ use sinew_protocol::TaskId;
 
 use super::api_call::ApiCall;
 use super::frame_stream::{FrameQueue, FrameSource, FrameStream};
+use super::route::{ApiRoute, EVENT_STREAM, get};
 use crate::http_error::HttpProblem;
 
 /// Maximum number of tasks with known nodes; output of further tasks has no node.
 const MAX_TASKS: usize = 10_000;
 /// Number of latest attempts of an activation whose output includes its node.
 const ATTEMPTS_KEPT: u32 = 100;
+
+/// Returns the routes of this module.
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        get(
+            "/executions/{id}/progress",
+            "FollowProgress",
+            "Stream progress of the agents of an execution, including partial answers, which are not stored",
+            follow,
+        )
+        .returns_media(EVENT_STREAM),
+    ]
+}
 
 /// Source of the live output of one execution's agents.
 struct ProgressFrames {
@@ -30,7 +44,7 @@ struct ProgressFrames {
 }
 
 /// Returns output from now on, until the execution has ended.
-pub(super) async fn follow(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn follow(call: ApiCall) -> Result<Response, HttpProblem> {
     let found = call.found().await?;
     let stream = FrameStream::open(&call.state)?;
     let id = found.record.execution.id().clone();

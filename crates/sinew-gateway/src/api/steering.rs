@@ -8,25 +8,69 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use sinew_engine::{ExecutionMode, RetryRequest};
-use sinew_executor::client::ClientError;
-use sinew_operations::agent_list::find_agent;
-use sinew_operations::deployment::find_deployed;
+use serde_json::Value;
+use sinew_engine::RetryRequest;
 use sinew_operations::execution_retry::{RetryVersion, plan_retry};
 use sinew_operations::execution_start::fork as fork_of;
-use sinew_operations::failure::Failure;
-use sinew_operations::input_check::check_input;
-use sinew_operations::mesh_operator::built_in_workflow;
-use sinew_protocol::ExecutionId;
-use sinew_protocol::command::{CancelCommand, Command, PauseCommand, ResumeCommand, StartCommand};
+use sinew_operations::start::{StartKey, StartRequest, StartTarget};
+use sinew_operations::steering::Steering;
 
 use super::api_call::{ApiCall, answer, answer_with, bad_request};
-use super::start_files::{StartFile, input_with, read_files};
+use super::route::{ApiRoute, post};
+use super::start_files::{StartFile, read_files};
 use crate::http_error::HttpProblem;
+use sinew_inspection::retry::RetryPreview;
+use sinew_operations::execution_start::StartPreview;
+use sinew_operations::start::StartedExecution;
+use sinew_operations::steering::SteeredExecution;
+use sinew_protocol::access::AccessRole;
 
 /// How long a start waits for an executor to process it.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Maximum size of a start, which may contain files.
+const MAX_START_BYTES: usize = 12 << 20;
+
+/// Returns the routes of this module.
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        post("/executions", "StartExecution", "Start a workflow, or call an agent", start)
+            .role(AccessRole::Client)
+            .required_json::<StartBody>()
+            .body_bytes(MAX_START_BYTES)
+            .returns::<StartedExecution>(),
+        post("/executions/{id}/cancel", "CancelExecution", "Cancel an execution", cancel)
+            .role(AccessRole::Client)
+            .json::<CommandBody>()
+            .returns::<SteeredExecution>(),
+        post("/executions/{id}/pause", "PauseExecution", "Pause an execution", pause)
+            .role(AccessRole::Client)
+            .json::<CommandBody>()
+            .returns::<SteeredExecution>(),
+        post("/executions/{id}/resume", "ResumeExecution", "Resume an execution", resume)
+            .role(AccessRole::Client)
+            .json::<ResumeBody>()
+            .returns::<SteeredExecution>(),
+        post(
+            "/executions/{id}/retry",
+            "RetryExecution",
+            "Retry the failed nodes in the same execution",
+            retry,
+        )
+        .role(AccessRole::Client)
+        .json::<RetryBody>()
+        .returns::<PreviewOr<RetryPreview, PreviewOr<SteeredExecution, RetriedExecution>>>(),
+        post(
+            "/executions/{id}/fork",
+            "ForkExecution",
+            "Start a new execution that branches off this one at a node",
+            fork,
+        )
+        .role(AccessRole::Client)
+        .required_json::<ForkBody>()
+        .returns::<PreviewOr<StartPreview, ForkedExecution<'_>>>(),
+    ]
+}
 
 /// A start.
 #[derive(Deserialize, JsonSchema)]
@@ -62,94 +106,32 @@ pub(crate) struct StartBody {
     files: Vec<StartFile>,
 }
 
-pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
     let body: StartBody = call.json()?;
-    let client = &call.operator.client;
-    let (workflow, digest, program) = match (&body.workflow, &body.agent) {
-        (Some(workflow), None) => {
-            call.check_offered(workflow)?;
-            let (workflow, digest) = find_deployed(&call.operator, workflow, body.version.as_deref()).await?;
-            let program = client.programs().by_digest(&digest).await;
-            (workflow, digest, program.map_err(ClientError::Plan).map_err(Failure::from)?)
-        }
-        (None, Some(agent)) if body.version.is_none() => {
-            call.check_offered(agent)?;
-            // The error for an agent that is not online lists similar names.
-            find_agent(&call.operator.online().await?, agent)?;
-            let program = built_in_workflow(&sinew_protocol::card::agent_call(agent))
-                .ok_or_else(|| bad_request("agent: not a valid agent name"))?;
-            (program.name().to_owned(), program.graph.digest().to_string(), program)
-        }
+    let target = match (body.workflow, body.agent) {
+        (Some(name), None) => StartTarget::Workflow { name, version: body.version },
+        (None, Some(agent)) if body.version.is_none() => StartTarget::Agent(agent),
         _ => return Err(bad_request("specify either a workflow, optionally with a version, or an agent")),
     };
-    let files = read_files(body.files)?;
-    let mut command = match (&body.id, &body.idempotency_key) {
-        (Some(_), Some(_)) => return Err(bad_request("specify either id or idempotency_key, not both")),
-        (Some(id), None) => {
-            let id = ExecutionId::parse(id).map_err(|error| bad_request(format!("id: {error}")))?;
-            StartCommand::new(id, workflow.clone(), body.input)
-        }
-        // Clients with an empty key would share one execution per caller.
-        (None, Some(key)) if key.is_empty() => return Err(bad_request("idempotency_key: must not be empty")),
-        (None, Some(key)) => client.start_command(key.as_str(), workflow.clone(), body.input),
-        (None, None) => client.start_command(uuid::Uuid::now_v7().to_string(), workflow.clone(), body.input),
+    if let StartTarget::Workflow { name, .. } | StartTarget::Agent(name) = &target {
+        call.check_offered(name)?;
+    }
+    let mut request = StartRequest::new(target, body.input);
+    request.key = StartKey::of(body.id, body.idempotency_key)?;
+    request.files = read_files(body.files)?;
+    request.mode.dry_run = body.dry_run;
+    request.labels = body.labels;
+    request.session = body.session;
+    let prepared = call.operator.prepare_start(request).await?;
+    let execution = prepared.execution().clone();
+    let started = call.operator.start(prepared).await?;
+    let is_taken = call.operator.wait_started(&execution, &started.workflow, BEGIN_TIMEOUT).await?;
+    let status = match is_taken {
+        true if started.new => StatusCode::CREATED,
+        true => StatusCode::OK,
+        false => StatusCode::ACCEPTED,
     };
-    command.version = Some(digest).filter(|_| body.version.is_some());
-    command.labels = body.labels;
-    command.session = body.session;
-    if body.dry_run {
-        command.mode = json!({ "dry_run": true });
-    }
-    let execution = command.execution.clone();
-    // Everything is checked before the first file is stored.
-    let (mut prepared, mut entries) = (Vec::new(), Vec::new());
-    for file in files {
-        let (artifact, entry) = file.prepare(&call, &workflow, &execution).await?;
-        prepared.push(artifact);
-        entries.push(entry);
-    }
-    command.input = input_with(command.input, entries)?;
-    check_input(&program, &command.input, &ExecutionMode::default())?;
-    let checked = client.check_start(&command);
-    checked.map_err(Failure::from)?;
-    for artifact in prepared {
-        call.operator.mesh().artifacts().store(artifact).await.map_err(Failure::from)?;
-    }
-    let is_new = client.start(command).await.map_err(Failure::from)?;
-    let status = match client.begun(&execution, &workflow, BEGIN_TIMEOUT).await {
-        Err(refused @ (ClientError::Refused(_) | ClientError::OtherStart(_))) => {
-            return Err(Failure::from(refused).into());
-        }
-        Ok(true) if is_new => StatusCode::CREATED,
-        Ok(true) => StatusCode::OK,
-        // It is stored, and an executor will accept or reject it later.
-        Ok(false) | Err(_) => StatusCode::ACCEPTED,
-    };
-    let warnings = call.operator.start_warnings(program.graph.plan()).await;
-    answer_with(status, &StartedExecution { execution: execution.as_str(), workflow, new: is_new, warnings })
-}
-
-/// An execution that was started.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct StartedExecution<'a> {
-    /// Id of the execution.
-    execution: &'a str,
-    /// Name of the workflow.
-    workflow: String,
-    /// Whether this request started it, and no earlier one of the same id or key.
-    new: bool,
-    /// Agents and workflows that it calls and that are not on the mesh, each in words.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    warnings: Vec<String>,
-}
-
-/// An execution that got a command.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct SteeredExecution<'a> {
-    /// Id of the execution.
-    execution: &'a str,
-    /// Status that the command leads to.
-    status: &'a str,
+    answer_with(status, &started)
 }
 
 /// An execution that left the way of another one.
@@ -172,16 +154,14 @@ pub(crate) struct CommandBody {
     reason: String,
 }
 
-pub(super) async fn cancel(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn cancel(call: ApiCall) -> Result<Response, HttpProblem> {
     let CommandBody { reason } = call.json()?;
-    let execution = call.execution().await?;
-    send_command(&call, Command::Cancel(CancelCommand { execution, reason }), "cancelled").await
+    steer(&call, &Steering::Cancel(reason)).await
 }
 
-pub(super) async fn pause(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn pause(call: ApiCall) -> Result<Response, HttpProblem> {
     let CommandBody { reason } = call.json()?;
-    let execution = call.execution().await?;
-    send_command(&call, Command::Pause(PauseCommand { execution, reason }), "paused").await
+    steer(&call, &Steering::Pause(reason)).await
 }
 
 /// A command without parameters.
@@ -189,16 +169,14 @@ pub(super) async fn pause(call: ApiCall) -> Result<Response, HttpProblem> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResumeBody {}
 
-pub(super) async fn resume(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn resume(call: ApiCall) -> Result<Response, HttpProblem> {
     let ResumeBody {} = call.json()?;
-    let execution = call.execution().await?;
-    send_command(&call, Command::Resume(ResumeCommand { execution }), "resumed").await
+    steer(&call, &Steering::Resume).await
 }
 
-async fn send_command(call: &ApiCall, command: Command, status: &str) -> Result<Response, HttpProblem> {
-    let execution = command.execution().to_string();
-    call.operator.signal(command).await?;
-    answer(&SteeredExecution { execution: &execution, status })
+async fn steer(call: &ApiCall, steering: &Steering) -> Result<Response, HttpProblem> {
+    let execution = call.execution().await?;
+    answer(&call.operator.steer(execution, steering).await?)
 }
 
 /// A retry.
@@ -234,7 +212,7 @@ enum RetryVersionWord {
     Latest,
 }
 
-pub(super) async fn retry(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn retry(call: ApiCall) -> Result<Response, HttpProblem> {
     let body: RetryBody = call.json()?;
     let found = call.found().await?;
     let wanted = RetryRequest { nodes: body.nodes, only: body.only, input: body.input };
@@ -248,6 +226,27 @@ pub(super) async fn retry(call: ApiCall) -> Result<Response, HttpProblem> {
     }
     let status = if planned.preview.new_execution.is_some() { StatusCode::CREATED } else { StatusCode::OK };
     answer_with(status, &call.operator.retry(&found.record, planned).await?)
+}
+
+/// Answer of an operation that can preview its effects.
+#[derive(JsonSchema)]
+#[schemars(inline, untagged)]
+#[expect(dead_code, reason = "stands for the types in the schema alone")]
+enum PreviewOr<P, D> {
+    Preview(P),
+    Done(D),
+}
+
+/// A new execution that goes on with the newest version of a workflow, in the place of another one.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "stands for the document in the schema alone")]
+struct RetriedExecution {
+    /// Id of the new execution.
+    execution: String,
+    /// Name of the workflow.
+    workflow: String,
+    /// Id of the old execution.
+    retry_of: String,
 }
 
 /// A fork.
@@ -265,11 +264,8 @@ pub(crate) struct ForkBody {
     dry_run: bool,
 }
 
-pub(super) async fn fork(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn fork(call: ApiCall) -> Result<Response, HttpProblem> {
     let body: ForkBody = call.json()?;
-    if body.at.is_empty() && body.outputs.is_empty() {
-        return Err(bad_request("specify nodes in `at` or outputs in `outputs`"));
-    }
     let record = call.found().await?.record;
     let outputs = body.outputs.into_iter().map(|(node, output)| (node, Arc::new(output)));
     let new = fork_of(&record, &body.at, outputs.collect())?;

@@ -23,13 +23,76 @@ use sinew_operations::workflow_source::read_source;
 
 use super::api_call::{ApiCall, answer, answer_with, bad_request};
 use super::drawings::{self, DrawingQuery};
+use super::route::{ApiRoute, DRAWING_FORMATS, SVG, delete, get, post};
 use crate::http_error::HttpProblem;
+use serde_json::Map;
+use sinew_operations::deployed_workflows::DeployedRow;
+use sinew_operations::deployment::Deployed;
+use sinew_operations::workflow_source::WorkflowSource;
+use sinew_protocol::access::AccessRole;
 
 /// Default name of a file, and of an unnamed workflow in it.
 const DEFAULT_FILE: &str = "workflow.yaml";
 const DEFAULT_NAME: &str = "workflow";
 /// Alternative default name of a file.
 const OTHER_FILE: &str = "unnamed-workflow.yaml";
+
+/// Returns the routes of this module.
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        get("/workflows", "ListWorkflows", "List deployed workflows", list)
+            .query::<NamedQuery>()
+            .returns::<Vec<DeployedRow>>(),
+        get(
+            "/workflows/{name}",
+            "DescribeWorkflow",
+            "Get nodes, schemas, callers and callees of a workflow",
+            describe,
+        )
+        .query::<DescribeQuery>()
+        .returns::<WorkflowDescription<'_>>(),
+        get(
+            "/workflows/{name}/versions",
+            "ListVersions",
+            "List the versions of a workflow, newest first",
+            versions,
+        )
+        .returns::<Vec<VersionRow>>(),
+        get(
+            "/workflows/{name}/source",
+            "GetSource",
+            "Get the source files of a workflow with their diagnostics",
+            source,
+        )
+        .query::<VersionQuery>()
+        .returns::<WorkflowSource>(),
+        get("/workflows/{name}/drawing", "DrawWorkflow", "Draw a workflow", draw)
+            .query::<DrawingQuery>()
+            .returns_media(SVG)
+            .or_media(DRAWING_FORMATS),
+        post("/validations", "ValidateWorkflow", "Validate a workflow file or an agent file", validate)
+            .query::<ValidateQuery>()
+            .file()
+            .returns::<ValidationReport>(),
+        post("/workflows", "DeployWorkflow", "Deploy the workflows of a file", deploy)
+            .role(AccessRole::Admin)
+            .query::<FileQuery>()
+            .file()
+            .returns::<Vec<Deployed>>(),
+        delete("/workflows/{name}", "DeleteWorkflow", "Remove a workflow; open executions continue", remove)
+            .role(AccessRole::Admin)
+            .query::<DeleteQuery>()
+            .returns::<RemovedWorkflow<'_>>(),
+        post(
+            "/conversions",
+            "TryConversion",
+            "Run the conversion function of a connection on a sample",
+            try_conversion,
+        )
+        .json::<ConversionBody>()
+        .returns::<Map<String, Value>>(),
+    ]
+}
 
 /// Query of a list of workflows or agents.
 #[derive(Deserialize, JsonSchema)]
@@ -47,7 +110,7 @@ impl NamedQuery {
     }
 }
 
-pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: NamedQuery = call.query()?;
     let mut rows = call.operator.list_workflows().await?;
     rows.retain(|row| call.operations.offers(&row.name) && query.matches(&[&row.name, &row.description]));
@@ -77,7 +140,7 @@ pub(crate) struct DescribeQuery {
     nodes: Option<usize>,
 }
 
-pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: DescribeQuery = call.query()?;
     let (name, digest) = find_deployed(&call.operator, call.path("name"), query.version.as_deref()).await?;
     let program = program(&call, &digest).await?;
@@ -87,18 +150,18 @@ pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&WorkflowDescription { warnings, ..described })
 }
 
-pub(super) async fn versions(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn versions(call: ApiCall) -> Result<Response, HttpProblem> {
     let name = call.path("name");
     find_deployed(&call.operator, name, None).await?;
     answer(&VersionRow::all(&call.operator.workflows().await?, name))
 }
 
-pub(super) async fn source(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn source(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: VersionQuery = call.query()?;
     answer(&read_source(&call.operator, call.path("name"), query.version.as_deref()).await?)
 }
 
-pub(super) async fn draw(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn draw(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: DrawingQuery = call.query()?;
     let (_, digest) = find_deployed(&call.operator, call.path("name"), query.version()).await?;
     if let Some(kept) = drawings::respond_kept(&call, &query, &digest).await {
@@ -148,7 +211,7 @@ pub(crate) struct ValidateQuery {
     drawing: bool,
 }
 
-pub(super) async fn validate(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn validate(call: ApiCall) -> Result<Response, HttpProblem> {
     let ValidateQuery { name, dialect, drawing } = call.query()?;
     let query = FileQuery { name, dialect };
     let (name, body) = (query.name()?.to_owned(), call.body.clone());
@@ -178,7 +241,7 @@ pub(crate) struct ConversionBody {
 }
 
 /// Calls the conversion function of a connection with a sample, like an execution.
-pub(super) async fn try_conversion(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn try_conversion(call: ApiCall) -> Result<Response, HttpProblem> {
     let place = call.computation().await?;
     let ConversionBody { name, text, connection, sample } = call.json()?;
     let query = FileQuery::named(name);
@@ -201,7 +264,7 @@ fn drawings_of(file: &SearchedFile) -> BTreeMap<String, String> {
     drawn.collect()
 }
 
-pub(super) async fn deploy(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn deploy(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: FileQuery = call.query()?;
     let (name, body) = (query.name()?.to_owned(), call.body.clone());
     let is_named = query.name.is_some();
@@ -243,7 +306,7 @@ pub(crate) struct DeleteQuery {
     dry_run: bool,
 }
 
-pub(super) async fn delete(call: ApiCall) -> Result<Response, HttpProblem> {
+async fn remove(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: DeleteQuery = call.query()?;
     let removal = call.operator.preview_removal(call.path("name")).await?;
     if !query.dry_run {

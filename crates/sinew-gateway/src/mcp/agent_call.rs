@@ -15,6 +15,7 @@ use sinew_protocol::a2a::{
 };
 use sinew_protocol::card::{self, AgentKind};
 use sinew_protocol::code;
+use sinew_protocol::command::lacks_reason;
 use sinew_protocol::jsonrpc::raw;
 use sinew_protocol::mcp_offer::McpOffer;
 use uuid::Uuid;
@@ -22,7 +23,7 @@ use uuid::Uuid;
 use super::MESSAGE_ID_META;
 use super::client_abilities::{ClientAbilities, LogSeverity, tell_log};
 use super::client_input::{GivenInput, given_input, requests_of};
-use super::question_form::{answer_of, form_of};
+use super::question_form::{answer_of, form_for_reason, form_of};
 use super::tool_result::{TaskNews, coded_error, mcp_task, news_of};
 use crate::operations::{
     A2aOperations, AskedInput, OpenQuestion, OperationCall, OperationReply, StreamItem, TaskStream,
@@ -30,6 +31,8 @@ use crate::operations::{
 
 /// How long a client that keeps tasks waits for a result instead.
 const TASK_GRACE: Duration = Duration::from_secs(1);
+/// Maximum number of times that an older client is asked one question.
+const MAX_FORMS: u32 = 3;
 /// Maximum number of input rounds per call.
 const MAX_ROUNDS: u32 = 32;
 /// Maximum size of a result in the artifact store that is embedded in the response.
@@ -387,20 +390,29 @@ impl AgentCall {
         question: &OpenQuestion,
     ) -> Result<Option<SettledCall>, A2aError> {
         let id = task.id.0.as_str();
-        let form = form_of(&self.card.name, question);
-        let asked = self.peer.create_elicitation_with_timeout(form, Some(self.operations.blocking_timeout()));
+        let mut form = form_of(&self.card.name, question);
         let closed = self.operations.question_closed(&self.call, id, question);
-        tokio::select! {
-            asked = asked => {
-                let Some(answer) = asked.ok().and_then(|result| answer_of(question, &result)) else {
-                    return Ok(None);
-                };
-                self.operations.answer_question(&self.call, id, answer).await?;
+        tokio::pin!(closed);
+        for _ in 0..MAX_FORMS {
+            let limit = Some(self.operations.blocking_timeout());
+            tokio::select! {
+                asked = self.peer.create_elicitation_with_timeout(form, limit) => {
+                    let Some(answer) = asked.ok().and_then(|result| answer_of(question, &result)) else {
+                        return Ok(None);
+                    };
+                    if lacks_reason(answer.decision.reject, answer.decision.comment.as_deref()) {
+                        form = form_for_reason(&self.card.name, question);
+                        continue;
+                    }
+                    self.operations.answer_question(&self.call, id, answer).await?;
+                }
+                // Another person has decided, or the call has timed out.
+                closed = &mut closed => closed?,
             }
-            // Another person has decided, or the call has timed out.
-            closed = closed => closed?,
+            let task = self.operations.settled_task(&self.call, id).await?;
+            return Ok(Some(SettledCall::Task(Box::new(task))));
         }
-        self.operations.settled_task(&self.call, id).await.map(|task| Some(SettledCall::Task(Box::new(task))))
+        Ok(None)
     }
 
     /// Passes an agent's questions to an older client, one by one, and returns the task after the

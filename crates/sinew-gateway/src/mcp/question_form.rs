@@ -7,6 +7,7 @@ use rmcp::model::{
     InputRequest, InputRequests, InputResponses, PrimitiveSchemaDefinition, StringSchema,
 };
 use serde_json::Value;
+use sinew_operations::approvals::DecisionRequest;
 
 use crate::operations::{OpenQuestion, QuestionAnswer, short};
 
@@ -34,13 +35,22 @@ pub(super) fn form_of(workflow: &str, question: &OpenQuestion) -> ElicitRequestP
             ANSWER.to_owned(),
             text("Answer", "Answer to a question: text or JSON; empty for a plain yes or no"),
         ),
-        (COMMENT.to_owned(), text("Comment", "Comment stored with the decision")),
+        (COMMENT.to_owned(), text("Comment", "Comment stored with the decision; a rejection needs a reason")),
     ]);
     ElicitRequestParams::FormElicitationParams {
         meta: None,
         message,
         requested_schema: ElicitationSchema::new(fields).with_required(vec![APPROVED.to_owned()]),
     }
+}
+
+/// Returns the form again, for a rejection without a reason.
+pub(super) fn form_for_reason(workflow: &str, question: &OpenQuestion) -> ElicitRequestParams {
+    let mut form = form_of(workflow, question);
+    if let ElicitRequestParams::FormElicitationParams { message, .. } = &mut form {
+        *message = format!("A rejection needs a comment that states the reason. {message}");
+    }
+    form
 }
 
 /// Converts a question's answer schema to a form. Returns `None` without a schema, or for one that
@@ -76,9 +86,7 @@ pub(super) fn answer_of(question: &OpenQuestion, result: &ElicitResult) -> Optio
         return Some(QuestionAnswer {
             node: question.node.clone(),
             activation: question.activation,
-            approved: true,
-            data: content.clone(),
-            comment: None,
+            decision: DecisionRequest { data: content.clone(), ..DecisionRequest::default() },
         });
     }
     let approved = content.get(APPROVED)?.as_bool()?;
@@ -88,9 +96,12 @@ pub(super) fn answer_of(question: &OpenQuestion, result: &ElicitResult) -> Optio
     Some(QuestionAnswer {
         node: question.node.clone(),
         activation: question.activation,
-        approved,
-        data: data.unwrap_or_default(),
-        comment: text(COMMENT).map(str::to_owned),
+        decision: DecisionRequest {
+            id: None,
+            data: data.unwrap_or_default(),
+            comment: text(COMMENT).map(str::to_owned),
+            reject: !approved,
+        },
     })
 }
 
@@ -126,9 +137,12 @@ mod tests {
             let expected = expected.map(|(approved, data, comment)| QuestionAnswer {
                 node: "h".to_owned(),
                 activation: 3,
-                approved,
-                data,
-                comment: comment.map(str::to_owned),
+                decision: DecisionRequest {
+                    id: None,
+                    data,
+                    comment: comment.map(str::to_owned),
+                    reject: !approved,
+                },
             });
             assert_eq!(read, Vec::from_iter(expected), "{response}");
         };
@@ -168,7 +182,7 @@ mod tests {
         let filled = json!({"action": "accept", "content": {"size": "s"}});
         let responses = InputResponses::from([("h.3".to_owned(), filled)]);
         let read = answers_of(&[asked(schema)], &responses);
-        assert_eq!(read.first().map(|it| (it.approved, it.data.clone())), Some((true, json!({"size": "s"}))));
+        assert_eq!(read.first().map(|it| &it.decision.data), Some(&json!({"size": "s"})));
         // Forms cannot have object members, so such an answer is entered as JSON.
         let deep = json!({"type": "object", "properties": {"a": {"type": "object"}}});
         let form = serde_json::to_value(form_of("review", &asked(deep))).unwrap();

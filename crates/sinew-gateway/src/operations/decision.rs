@@ -7,9 +7,11 @@ use serde_json::Value;
 use sinew_engine::{Fact, OpenWait, WaitingFor, execution_status, waiting};
 use sinew_execution::Execution;
 use sinew_mesh::event::{EventFilter, EventStart};
+use sinew_operations::approvals::{AskingNode, DecisionRequest};
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::mesh_operator::MeshOperator;
 use sinew_protocol::a2a::{A2aError, Message, Part, PartContent};
 use sinew_protocol::artifact::sha256;
-use sinew_protocol::command::{ApproveCommand, Command};
 use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::query::ExecutionStatus;
@@ -20,8 +22,6 @@ use super::peer::{client_failed, mesh_failed};
 use super::target::TaskLocation;
 use super::{A2aOperations, OperationCall, short};
 
-/// Time limit for an executor's verdict on a decision.
-const DECISION_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long to wait for an event before reading the record.
 const ASK_AFTER: Duration = Duration::from_secs(2);
 /// Events within this time are processed together.
@@ -32,8 +32,9 @@ const YES: [&str; 6] = ["approve", "approved", "yes", "ok", "accept", "accepted"
 /// why" approves nothing.
 const COMMENT_SIGNS: [char; 6] = [',', '.', ':', ';', '!', '\n'];
 /// Describes the format of a decision, for messages without one.
-const HOW_TO_DECIDE: &str = "expected a text that begins with yes or no, or a data part with approved: true or false \
-                             (or decision: approve or reject) and optionally comment, node, and data with the answer";
+const HOW_TO_DECIDE: &str = "expected a text that begins with yes, or with no and the reason, or a data part with \
+                             approved: true or false (or decision: approve or reject) and optionally comment, node, \
+                             and data with the answer; a rejection needs a comment";
 /// Words that reject, at the beginning of a text.
 const NO: [&str; 6] = ["reject", "rejected", "no", "deny", "denied", "decline"];
 
@@ -42,9 +43,7 @@ const NO: [&str; 6] = ["reject", "rejected", "no", "deny", "denied", "decline"];
 pub(super) struct DecisionText {
     /// Node that the decision is for; `None` if only one waits.
     pub(super) node: Option<String>,
-    pub(super) data: Value,
-    pub(super) comment: Option<String>,
-    pub(super) reject: bool,
+    pub(super) decision: DecisionRequest,
 }
 
 impl A2aOperations {
@@ -87,37 +86,26 @@ impl A2aOperations {
         message: &Message,
     ) -> Result<(), A2aError> {
         let execution = execution_of(place)?;
-        let client = self.shared.client.on_behalf_of(call.caller.clone());
-        let found = client.execution(&execution).await.map_err(|error| client_failed(&error))?;
-        let (_, folded) = found.ok_or_else(|| A2aError::task_not_found(short(&place.id, 64)))?;
-        let decision = DecisionText::of(message)?;
-        let target = awaited(&execution, &folded, decision.node.as_deref())?;
-        self.send_decision(call, target, decision, &message.id.0).await
+        let DecisionText { node, decision } = DecisionText::of(message)?;
+        let found = self.operator_of(call).find_approval(&execution, node.as_deref()).await;
+        let asking = found.map_err(decision_failed)?.asking_node();
+        self.send_decision(call, asking, decision, &message.id.0).await
     }
 
     /// Sends a decision under the caller's name. Repeating a message id is idempotent.
     pub(super) async fn send_decision(
         &self,
         call: &OperationCall,
-        AskingNode { execution, node, activation }: AskingNode,
-        decision: DecisionText,
+        asking: AskingNode,
+        decision: DecisionRequest,
         message_id: &str,
     ) -> Result<(), A2aError> {
-        let client = self.shared.client.on_behalf_of(call.caller.clone());
-        let command = Command::Approve(ApproveCommand {
-            execution,
-            node: Some(node),
-            activation: Some(activation),
-            data: decision.data,
-            comment: decision.comment,
-            reject: decision.reject,
-        });
-        let verdict = client.signal(&command_of(message_id), command, DECISION_TIMEOUT).await;
-        let verdict = verdict.map_err(|error| client_failed(&error))?;
-        if verdict.accepted {
-            return Ok(());
-        }
-        Err(not_awaited(&short(&verdict.reason, 300)))
+        let decision = DecisionRequest { id: Some(command_of(message_id)), ..decision };
+        self.operator_of(call).decide(asking, decision).await.map(drop).map_err(decision_failed)
+    }
+
+    fn operator_of(&self, call: &OperationCall) -> MeshOperator {
+        MeshOperator::new(self.shared.client.on_behalf_of(call.caller.clone()))
     }
 
     /// Waits until the execution has ended or waits for a person, at most for the time of a
@@ -165,14 +153,6 @@ pub(super) fn execution_of(place: &TaskLocation) -> Result<ExecutionId, A2aError
     ExecutionId::parse(&place.id).map_err(|_| A2aError::task_not_found(short(&place.id, 64)))
 }
 
-/// The node that asks a question: in the waiting execution, or in one of its callees.
-#[derive(Clone, Debug)]
-pub(super) struct AskingNode {
-    pub(super) execution: ExecutionId,
-    pub(super) node: String,
-    pub(super) activation: u32,
-}
-
 /// Maximum number of callees examined for a decision that was passed on.
 const MAX_CALLEES: usize = 16;
 
@@ -203,12 +183,12 @@ pub(super) fn asking_nodes(execution: &ExecutionId, folded: &Execution) -> Vec<(
         let own = ctx.node_of(act).id.clone();
         match &wait.what {
             WaitingFor::Person(_) => {
-                let (execution, node) = (execution.clone(), own.clone());
-                Some((own, act, AskingNode { execution, node, activation: act }))
+                let (execution, node) = (execution.clone(), Some(own.clone()));
+                Some((own, act, AskingNode { execution, node, activation: Some(act) }))
             }
             WaitingFor::CalleePerson { wait, .. } => {
-                let (execution, node) = (wait.execution.clone()?, wait.node.clone());
-                Some((own, act, AskingNode { execution, node, activation: wait.activation }))
+                let (execution, node) = (wait.execution.clone()?, Some(wait.node.clone()));
+                Some((own, act, AskingNode { execution, node, activation: Some(wait.activation) }))
             }
             _ => None,
         }
@@ -216,26 +196,20 @@ pub(super) fn asking_nodes(execution: &ExecutionId, folded: &Execution) -> Vec<(
     waiting(folded.state()).iter().filter_map(asking).collect()
 }
 
-/// Returns the node that waits for a person: the named one, or the only one.
-fn awaited(execution: &ExecutionId, folded: &Execution, named: Option<&str>) -> Result<AskingNode, A2aError> {
-    let mut all = asking_nodes(execution, folded);
-    let nodes = all.iter().map(|(node, ..)| node.as_str()).collect::<Vec<_>>().join(", ");
-    let nodes = short(&nodes, 300);
-    if let (Some(named), false) = (named, all.is_empty()) {
-        all.retain(|(node, ..)| node == named);
-        if all.is_empty() {
-            let named = short(named, 64);
-            return Err(A2aError::invalid_params(format!(
-                "node: node {named:?} does not wait for a decision. Waiting nodes: {nodes}"
-            )));
+/// Converts the failure of a decision.
+fn decision_failed(failure: Failure) -> A2aError {
+    let text = match &failure.hint {
+        Some(hint) if failure.kind != FailureKind::Conflict => format!("{}; {hint}", failure.message),
+        _ => failure.message.clone(),
+    };
+    let text = short(&text, 600);
+    match failure.kind {
+        FailureKind::Conflict => not_awaited(&text),
+        FailureKind::Usage | FailureKind::NotFound => A2aError::invalid_params(text),
+        kind => {
+            let is_transient = matches!(kind, FailureKind::Unreachable | FailureKind::TimedOut);
+            error_of(&Fault::error(failure.code, text).with_retryable(is_transient))
         }
-    }
-    match all.len() {
-        1 => Ok(all.remove(0).2),
-        0 => Err(not_awaited("the workflow does not wait for a decision")),
-        _ => Err(A2aError::invalid_params(format!(
-            "several nodes wait for a decision; name one as `node` in a data part. Nodes: {nodes}"
-        ))),
     }
 }
 
@@ -277,7 +251,8 @@ impl DecisionText {
         }
         let rest = rest.trim_start_matches(|c: char| !c.is_alphanumeric()).trim();
         let comment = Some(rest.to_owned()).filter(|rest| !rest.is_empty());
-        Ok(Self { node: None, data: Value::Null, comment, reject })
+        let decision = DecisionRequest { comment, reject, ..DecisionRequest::default() };
+        Ok(Self { node: None, decision })
     }
 
     fn of_data(data: &Value) -> Result<Self, A2aError> {
@@ -296,7 +271,9 @@ impl DecisionText {
             (None, Some(DecisionKind::Reject)) => false,
             _ => return Err(undecided()),
         };
-        Ok(Self { node: read.node, data: read.data, comment: read.comment, reject: !approved })
+        let decision =
+            DecisionRequest { id: None, data: read.data, comment: read.comment, reject: !approved };
+        Ok(Self { node: read.node, decision })
     }
 }
 
@@ -336,7 +313,8 @@ mod tests {
         let check = |part: Part, node: Option<&str>, data: Value, comment: Option<&str>, reject: bool| {
             let read = DecisionText::of(&Message::user("m", vec![part.clone()])).unwrap();
             let (node, comment) = (node.map(str::to_owned), comment.map(str::to_owned));
-            assert_eq!(read, DecisionText { node, data, comment, reject }, "{part:?}");
+            let decision = DecisionRequest { id: None, data, comment, reject };
+            assert_eq!(read, DecisionText { node, decision }, "{part:?}");
         };
         check(Part::text("yes"), None, Value::Null, None, false);
         check(Part::text("Approved, go on"), None, Value::Null, Some("go on"), false);
@@ -352,7 +330,7 @@ mod tests {
         );
         // A blank part contains no decision.
         let parts = vec![Part::text(" "), Part::text("no")];
-        assert!(DecisionText::of(&Message::user("m", parts)).unwrap().reject);
+        assert!(DecisionText::of(&Message::user("m", parts)).unwrap().decision.reject);
         let answer = json!({"approved": true, "data": {"limit": 5}});
         check(Part::data(answer), None, json!({"limit": 5}), None, false);
     }

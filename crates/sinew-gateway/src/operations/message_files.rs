@@ -2,10 +2,10 @@
 //! A rejected message stores no files, so all files are prepared before the first is stored.
 
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sinew_mesh::Mesh;
-use sinew_mesh::artifact::{ArtifactOwner, PreparedArtifact, StoredArtifact};
-use sinew_operations::execution_artifacts::INPUT_FILES;
+use sinew_mesh::artifact::{ArtifactOwner, PreparedArtifact};
+use sinew_operations::input_files::{file_entry, input_with_files};
 use sinew_protocol::a2a::{A2aError, Message, Part, PartContent, part_data};
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::stream::INLINE_LIMIT;
@@ -70,17 +70,7 @@ pub(super) async fn prepare_files(
             continue;
         }
         let file = prepare_part(mesh, owner, nth, part).await?;
-        let StoredArtifact { meta, part } = file.shown();
-        let PartContent::Url(address) = part.content else {
-            return Err(A2aError::internal("a file has no address"));
-        };
-        entries.push(json!({
-            "name": meta.name.as_str(),
-            "media_type": meta.media_type,
-            "size": meta.size,
-            "sha256": meta.sha256,
-            "url": address,
-        }));
+        entries.push(file_entry(&file).ok_or_else(|| A2aError::internal("a file has no address"))?);
         files.push(file);
     }
     let input = give_files(message, entries)?;
@@ -123,22 +113,15 @@ async fn prepare_part(
 /// Adds the list of files to the text or data of the message, and returns the resulting input.
 fn give_files(message: &mut Message, files: Vec<Value>) -> Result<Value, A2aError> {
     message.parts.retain(|part| !matches!(part.content, PartContent::Raw(_)));
-    let mut input = match message.parts.iter().find_map(part_data) {
-        Some(Value::Object(data)) => Value::Object(data.clone()),
-        Some(_) => {
-            let text = "message.parts: files require text or data that is an object";
-            return Err(A2aError::invalid_params(text));
-        }
+    let given = match message.parts.iter().find_map(part_data) {
+        Some(data) => data.clone(),
         None => {
             let texts: Vec<&str> = message.parts.iter().filter_map(Part::text_content).collect();
-            if texts.is_empty() { json!({}) } else { json!({"text": texts.join("\n")}) }
+            if texts.is_empty() { Value::Null } else { texts.join("\n").into() }
         }
     };
-    if input.get(INPUT_FILES).is_some() {
-        let text = "message.parts: the data already has a member files, and the message has files";
-        return Err(A2aError::invalid_params(text));
-    }
-    input[INPUT_FILES] = files.into();
+    let input = input_with_files(given, files);
+    let input = input.map_err(|why| A2aError::invalid_params(format!("message.parts: {why}")))?;
     message.parts.retain(|part| part_data(part).is_none());
     message.parts.push(Part::data(input.clone()));
     Ok(input)
@@ -162,6 +145,8 @@ fn bad(nth: usize, text: &str) -> A2aError {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

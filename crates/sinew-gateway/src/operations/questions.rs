@@ -5,13 +5,14 @@ use serde_json::Value;
 use sinew_engine::{WaitingFor, waiting};
 use sinew_execution::Execution;
 use sinew_mesh::card::Cards;
+use sinew_operations::approvals::{AskingNode, DecisionRequest};
 use sinew_protocol::a2a::{A2aError, CoreMethod, Task, is_terminal};
 use sinew_protocol::artifact::StoredAt;
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::{ExecutionId, Fault, TaskId, Token, code};
 
-use super::decision::{AskingNode, DecisionText, asking_nodes, execution_of};
+use super::decision::{asking_nodes, execution_of};
 use super::peer::{client_failed, mesh_failed};
 use super::target::TaskLocation;
 use super::{A2aOperations, Endpoint, OperationCall, is_settled};
@@ -42,11 +43,8 @@ pub(crate) struct QuestionAnswer {
     pub(crate) node: String,
     /// Activation of the node.
     pub(crate) activation: u32,
-    /// Whether the person approves.
-    pub(crate) approved: bool,
-    /// Answer in addition to the approval; null if there is none.
-    pub(crate) data: Value,
-    pub(crate) comment: Option<String>,
+    /// The decision.
+    pub(crate) decision: DecisionRequest,
 }
 
 impl A2aOperations {
@@ -132,15 +130,15 @@ impl A2aOperations {
         // The agent decides whether this caller may see the task.
         self.task_of_peer(call, &place).await?;
         let execution = execution_of(&place)?;
-        let QuestionAnswer { node, activation, approved, data, comment } = answer;
+        let QuestionAnswer { node, activation, decision } = answer;
         let found = self.shared.client.execution(&execution).await.map_err(|error| client_failed(&error))?;
         let mut asking = found.into_iter().flat_map(|(_, folded)| asking_nodes(&execution, &folded));
         let target = asking.find(|(own, act, _)| *own == node && *act == activation);
         let target = target.map(|(_, _, asking)| asking);
-        let own = AskingNode { execution, node: node.clone(), activation };
-        let message =
-            format!("{id} {node} {activation} {approved} {data} {}", comment.as_deref().unwrap_or_default());
-        let decision = DecisionText { node: None, data, comment, reject: !approved };
+        let own = AskingNode { execution, node: Some(node.clone()), activation: Some(activation) };
+        let DecisionRequest { data, comment, reject, .. } = &decision;
+        let (approved, comment) = (!reject, comment.as_deref().unwrap_or_default());
+        let message = format!("{id} {node} {activation} {approved} {data} {comment}");
         let message = sha256(message.as_bytes());
         self.send_decision(call, target.unwrap_or(own), decision, &message).await
     }

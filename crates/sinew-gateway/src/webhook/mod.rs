@@ -12,12 +12,10 @@ use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
-use sinew_executor::client::ClientError;
 use sinew_mesh::log_limited;
-use sinew_operations::deployment::find_deployed;
 use sinew_operations::failure::Failure;
-use sinew_operations::input_check::check_input;
 use sinew_operations::mesh_operator::MeshOperator;
+use sinew_operations::start::{StartKey, StartRequest, StartTarget};
 use sinew_protocol::access::HOOK_CALLER_PREFIX;
 use sinew_protocol::unique_keys::read_unique;
 use sinew_protocol::webhook::WebhookTrigger;
@@ -95,21 +93,20 @@ async fn start(
 ) -> Result<Response, HttpProblem> {
     let caller = Token::of(&format!("{HOOK_CALLER_PREFIX}{}", trigger.name));
     let operator = MeshOperator::new(state.operations.client().on_behalf_of(caller));
-    let (workflow, digest) = find_deployed(&operator, &trigger.workflow, None).await?;
-    let program = operator.client.programs().by_digest(&digest).await;
-    let program = program.map_err(ClientError::Plan).map_err(Failure::from)?;
-    check_input(&program, &input, &sinew_engine::ExecutionMode::default())?;
-    let mut command = operator.client.start_command(delivery, workflow, input);
-    command.labels = BTreeMap::from([
+    let target = StartTarget::Workflow { name: trigger.workflow.clone(), version: None };
+    let mut request = StartRequest::new(target, input);
+    request.key = StartKey::Key(delivery.to_owned());
+    request.labels = BTreeMap::from([
         ("webhook".to_owned(), trigger.name.to_string()),
         ("delivery".to_owned(), short(delivery, MAX_LABEL)),
     ]);
-    let execution = command.execution.to_string();
-    let is_new = match operator.client.start(command).await {
+    let prepared = operator.prepare_start(request).await?;
+    let execution = prepared.execution().to_string();
+    let is_new = match operator.start(prepared).await {
         // The id is derived from trigger and delivery: the service repeated the delivery with other
         // content.
-        Err(ClientError::OtherStart(_)) => false,
-        started => started.map_err(Failure::from)?,
+        Err(other) if other.code == code::EXECUTION_ID_OF_OTHER_START.as_str() => false,
+        started => started?.new,
     };
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let body = json!({"execution": execution, "new": is_new}).to_string();

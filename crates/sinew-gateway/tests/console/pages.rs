@@ -314,7 +314,7 @@ async fn people_start_retry_fork_and_decide_by_forms() {
     let approval = "/console/executions/asks/approval";
     let (status, _, text) = send(approval, &[("node", "h"), ("decision", "reject")]).await;
     assert!(
-        status == StatusCode::BAD_REQUEST && text.contains("required for a rejection"),
+        status == StatusCode::BAD_REQUEST && text.contains("a rejection needs a comment"),
         "{status} {text}"
     );
     let (status, ..) =

@@ -79,7 +79,7 @@ fn what_a_command_may_not_be() {
     // Operation, fields added to {"execution": "e1"}, field named in the error.
     let cases = [
         (Operation::Start, json!({}), "workflow"),
-        (Operation::Start, json!({"workflow": ""}), "`workflow`: is empty"),
+        (Operation::Start, json!({"workflow": ""}), "`workflow` is empty"),
         (Operation::Start, json!({"workflow": long(MAX_NAME + 1)}), "`workflow`"),
         (Operation::Start, json!({"workflow": "w", "execution": "other"}), "not the id in the subject"),
         (Operation::Start, json!({"workflow": "w", "execution": "a.b"}), "is not an id"),
@@ -89,10 +89,10 @@ fn what_a_command_may_not_be() {
         (Operation::Start, json!({"workflow": "w", "labels": {"a": long(MAX_NAME + 1)}}), "`labels`"),
         (Operation::Start, json!({"workflow": "w", "chain": chain}), "`chain`"),
         (Operation::Start, json!({"workflow": "w", "user": long(MAX_NAME + 1)}), "`user`"),
-        (Operation::Start, json!({"workflow": "w", "user_config": []}), "`user_config`: is not an object"),
+        (Operation::Start, json!({"workflow": "w", "user_config": []}), "`user_config` is not an object"),
         (Operation::Start, json!({"workflow": "w", "user_config": {"a": long(20_000)}}), "`user_config`"),
         (Operation::Start, json!({"workflow": "w", "parent": parent}), "`parent`"),
-        (Operation::Start, json!({"workflow": "w", "depth": -1}), "start command"),
+        (Operation::Start, json!({"workflow": "w", "depth": -1}), "command start"),
         (
             Operation::Start,
             json!({"workflow": "w", "input_artifact": "file:///etc/passwd"}),
@@ -105,12 +105,15 @@ fn what_a_command_may_not_be() {
         ),
         (Operation::Cancel, json!({"reason": long(MAX_TEXT + 1)}), "`reason`"),
         (Operation::Cancel, json!({"workflow": "w"}), "unknown field"),
-        (Operation::Pause, json!({"reason": 1}), "pause command"),
+        (Operation::Pause, json!({"reason": 1}), "command pause"),
         (Operation::Resume, json!({"reason": "x"}), "unknown field"),
         (Operation::Approve, json!({"comment": long(MAX_TEXT + 1)}), "`comment`"),
-        (Operation::Approve, json!({"activation": 1.5}), "approve command"),
-        (Operation::Retry, json!({"nodes": "a"}), "retry command"),
-        (Operation::Retry, json!({"only": true}), "`only`: names no node"),
+        (Operation::Approve, json!({"reject": true}), "`comment` is empty"),
+        (Operation::Approve, json!({"reject": true, "comment": " "}), "`comment` is empty"),
+        (Operation::Start, json!({"workflow": "w", "idempotency_key": ""}), "`idempotency_key` is empty"),
+        (Operation::Approve, json!({"activation": 1.5}), "command approve"),
+        (Operation::Retry, json!({"nodes": "a"}), "command retry"),
+        (Operation::Retry, json!({"only": true}), "`only` names no node"),
         (Operation::Retry, json!({"nodes": [long(MAX_TEXT + 1)]}), "`nodes`"),
     ];
     for (operation, added, want) in cases {

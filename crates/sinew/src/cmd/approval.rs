@@ -101,15 +101,15 @@ pub(crate) fn approval(command: ApprovalCommand, output: &Output) -> Result<Exit
             ApprovalCommand::Show(args) => show(&args, output).await,
             ApprovalCommand::Approve(args) => {
                 let data = args.data.as_deref().map(input::json_or_text).unwrap_or_default();
-                let decision = DecisionRequest { data, comment: args.comment, reject: false };
+                let decision = DecisionRequest { data, comment: args.comment, ..DecisionRequest::default() };
                 decide(&args.one, decision, args.dry_run, output).await
             }
             ApprovalCommand::Reject(args) => {
-                if args.comment.trim().is_empty() {
-                    return Err(Failure::usage("--comment needs a reason; it cannot be empty"));
-                }
-                let decision =
-                    DecisionRequest { data: Value::Null, comment: Some(args.comment), reject: true };
+                let decision = DecisionRequest {
+                    comment: Some(args.comment),
+                    reject: true,
+                    ..DecisionRequest::default()
+                };
                 decide(&args.one, decision, args.dry_run, output).await
             }
         }
@@ -218,7 +218,7 @@ async fn decide(
     }
     // Data can be any answer, also a rejection.
     let is_answer = !decision.data.is_null();
-    let decided = remote.decide(&found, decision).await?;
+    let decided = remote.decide(found.asking_node(), decision).await?;
     output.value(&decided, |decided| {
         let verb = if is_answer { "answered" } else { decided.status };
         format!("{verb} '{node}' of {id} as {}", decided.by)

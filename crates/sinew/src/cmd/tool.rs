@@ -8,6 +8,7 @@ use sinew_operations::deployed_workflows::{ToolRow, find_tool};
 use sinew_operations::execution_changes::ExecutionChanges;
 use sinew_operations::execution_changes::FoundExecution;
 use sinew_operations::failure::{Failure, FailureKind, known};
+use sinew_operations::start::{StartRequest, StartTarget};
 use sinew_operations::tool_input::tool_input;
 use sinew_protocol::code;
 use sinew_protocol::query::ExecutionStatus;
@@ -166,11 +167,10 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
         Ok((remote, tool.workflow.clone(), content))
     });
     let (remote, workflow, content) = ready.await?;
-    let key = uuid::Uuid::now_v7().to_string();
-    let command = remote.client.start_command(key, workflow.clone(), content);
-    let id = command.execution.clone();
-    let start = async { Ok(remote.client.start(command).await?) };
-    deadline.within(&format!("storing the start of execution {id}"), start).await?;
+    let target = StartTarget::Workflow { name: workflow.clone(), version: None };
+    let start = remote.prepare_start(StartRequest::new(target, content)).await?;
+    let id = start.execution().clone();
+    deadline.within(&format!("storing the start of execution {id}"), remote.start(start)).await?;
     output.note(&format!("execution {id}"));
     let followed = async {
         wait_until_known(&remote, &id, &workflow, output).await?;

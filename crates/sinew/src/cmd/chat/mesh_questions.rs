@@ -63,6 +63,7 @@ async fn answer_question(
     let Ok(reply) = people.ask(prompt).await else { return Ok(()) };
     let words = reply.comment.clone().filter(|_| !is_about_call && reply.approved);
     let decision = DecisionRequest {
+        id: None,
         data: words.map_or(Value::Null, Value::String),
         comment: reply.comment,
         reject: !reply.approved,
@@ -71,7 +72,7 @@ async fn answer_question(
     let Ok(id) = id else { return Ok(()) };
     // A question that was answered elsewhere in the meantime no longer exists.
     if let Ok(found) = operator.find_approval(&id, None).await {
-        operator.decide(&found, decision).await?;
+        operator.decide(found.asking_node(), decision).await?;
     }
     Ok(())
 }

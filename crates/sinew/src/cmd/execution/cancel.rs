@@ -2,7 +2,7 @@
 
 use clap::Args;
 use sinew_operations::failure::Failure;
-use sinew_protocol::command::{CancelCommand, Command};
+use sinew_operations::steering::Steering;
 
 use super::command::{TargetArgs, send_commands};
 use crate::exit::Exit;
@@ -30,6 +30,5 @@ pub(crate) struct CancelArgs {
 
 /// Cancels executions.
 pub(super) async fn cancel(args: &CancelArgs, output: &Output) -> Result<Exit, Failure> {
-    let command = |execution| Command::Cancel(CancelCommand { execution, reason: args.reason.clone() });
-    send_commands(&args.targets, "cancel", "cancelled", command, output).await
+    send_commands(&args.targets, &Steering::Cancel(args.reason.clone()), output).await
 }

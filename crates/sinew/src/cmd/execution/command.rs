@@ -7,10 +7,9 @@ use serde_json::{Value, json};
 use sinew_inspection::words;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::mesh_operator::MeshOperator;
+use sinew_operations::steering::Steering;
 use sinew_protocol::ExecutionId;
 use sinew_protocol::code;
-use sinew_protocol::command::Command;
-use sinew_protocol::query::ExecutionStatus;
 
 use super::NEEDS_MESH;
 use crate::connect::Connection;
@@ -36,9 +35,7 @@ pub(super) struct TargetArgs {
 /// Sends one command to each execution that was named.
 pub(super) async fn send_commands(
     targets: &TargetArgs,
-    verb: &str,
-    done: &'static str,
-    command: impl Fn(ExecutionId) -> Command,
+    steering: &Steering,
     output: &Output,
 ) -> Result<Exit, Failure> {
     if let Some(file) = targets.ids.iter().find(|id| id.contains(['.', '/'])) {
@@ -58,18 +55,18 @@ pub(super) async fn send_commands(
     }
     let names: Vec<&str> = found.iter().map(ExecutionId::as_str).collect();
     if targets.dry_run {
-        return tell_dry_run(&remote, &found, verb, output).await;
+        return report_dry_run(&remote, &found, steering, output).await;
     }
     if found.len() > 1 && !targets.yes {
-        confirm(&format!("{verb} {} executions: {}", found.len(), names.join(", ")))?;
+        confirm(&format!("{} {} executions: {}", steering.verb(), found.len(), names.join(", ")))?;
     }
     let alone = found.len() == 1;
     let mut results: Vec<Value> = Vec::new();
     let mut worst = None;
     for id in found {
         let execution = id.to_string();
-        match remote.signal(command(id)).await {
-            Ok(_) => results.push(json!({ "execution": execution, "status": done })),
+        match remote.steer(id, steering).await {
+            Ok(steered) => results.push(json!(steered)),
             Err(failure) => {
                 results
                     .push(json!({ "execution": execution, "error": failure.message, "code": failure.code }));
@@ -96,20 +93,17 @@ pub(super) async fn send_commands(
 }
 
 /// Reports what the command would do to executions, as far as is known before their owner decides.
-async fn tell_dry_run(
+async fn report_dry_run(
     remote: &MeshOperator,
     ids: &[ExecutionId],
-    verb: &str,
+    steering: &Steering,
     output: &Output,
 ) -> Result<Exit, Failure> {
+    let verb = steering.verb();
     let mut rows: Vec<Value> = Vec::new();
     for id in ids {
         let status = words::status_of(remote.record(id).await?.execution.state());
-        let fits = match verb {
-            "pause" => !status.is_terminal() && status != ExecutionStatus::Paused,
-            "resume" => status == ExecutionStatus::Paused,
-            _ => !status.is_terminal(),
-        };
+        let fits = steering.applies_to(status);
         let word = words::status_word(status);
         rows.push(json!({ "execution": id.as_str(), "status": word, "would": fits.then_some(verb) }));
     }

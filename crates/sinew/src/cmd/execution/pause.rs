@@ -2,7 +2,7 @@
 
 use clap::Args;
 use sinew_operations::failure::Failure;
-use sinew_protocol::command::{Command, PauseCommand};
+use sinew_operations::steering::Steering;
 
 use super::command::{TargetArgs, send_commands};
 use crate::exit::Exit;
@@ -24,6 +24,5 @@ pub(crate) struct PauseArgs {
 
 /// Pauses executions.
 pub(super) async fn pause(args: &PauseArgs, output: &Output) -> Result<Exit, Failure> {
-    let command = |execution| Command::Pause(PauseCommand { execution, reason: args.reason.clone() });
-    send_commands(&args.targets, "pause", "paused", command, output).await
+    send_commands(&args.targets, &Steering::Pause(args.reason.clone()), output).await
 }

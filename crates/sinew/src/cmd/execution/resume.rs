@@ -2,7 +2,7 @@
 
 use clap::Args;
 use sinew_operations::failure::Failure;
-use sinew_protocol::command::{Command, ResumeCommand};
+use sinew_operations::steering::Steering;
 
 use super::command::{TargetArgs, send_commands};
 use crate::exit::Exit;
@@ -22,6 +22,5 @@ pub(crate) struct ResumeArgs {
 
 /// Resumes executions.
 pub(super) async fn resume(args: &ResumeArgs, output: &Output) -> Result<Exit, Failure> {
-    let command = |execution| Command::Resume(ResumeCommand { execution });
-    send_commands(&args.targets, "resume", "resumed", command, output).await
+    send_commands(&args.targets, &Steering::Resume, output).await
 }

@@ -6,25 +6,22 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use sinew_executor::client::ClientError;
 use sinew_inspection::node_rows;
 use sinew_inspection::record::Record;
 use sinew_inspection::tree::TreeOptions;
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
 use sinew_inspection::{waiting, words};
-use sinew_operations::deployment::{self, find_deployed};
+use sinew_operations::deployment;
 use sinew_operations::execution_changes::ExecutionChanges;
 use sinew_operations::execution_changes::FoundExecution;
 use sinew_operations::export_file;
 use sinew_operations::failure::{Failure, FailureKind};
-use sinew_operations::input_check::check_input;
 use sinew_operations::mesh_operator::MeshOperator;
+use sinew_operations::start::{StartKey, StartRequest, StartTarget};
 use sinew_operations::workflow_file::{self, Loaded};
 use sinew_plan::NodeOperation;
 use sinew_protocol::ExecutionId;
-use sinew_protocol::artifact::StoredAt;
 use sinew_protocol::code;
-use sinew_protocol::command::StartCommand;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_runtime::local;
 
@@ -137,61 +134,39 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     block_traced(async {
         let prepared = deadline.within("connecting and storing the workflow", async {
             let remote = args.on.connection.operator().await?;
-            let named = match &wanted {
-                WantedWorkflow::File(loaded) => put(&remote, loaded, args, output).await?,
-                WantedWorkflow::Name { name, version } => {
-                    find_deployed(&remote, name, version.as_deref()).await?
-                }
+            let target = match wanted {
+                WantedWorkflow::File(loaded) => put(&remote, &loaded, args, output).await?,
+                WantedWorkflow::Name { name, version } => StartTarget::Workflow { name, version },
             };
-            let program = remote.client.programs().by_digest(&named.1).await.map_err(ClientError::Plan)?;
-            if args.on.input_artifact.is_none() {
-                check_input(&program, &value, &mode)?;
-            }
-            for warning in remote.start_warnings(program.graph.plan()).await {
-                output.note(&format!("warning: {warning}"));
-            }
-            Ok((remote, named))
+            let mut request = StartRequest::new(target, value);
+            request.key = StartKey::of(args.on.id.clone(), args.on.idempotency_key.clone())?;
+            request.input_artifact = args.on.input_artifact.clone();
+            request.labels = labels;
+            request.mode = mode;
+            let start = remote.prepare_start(request).await?;
+            Ok((remote, start))
         });
-        let (remote, (workflow, version)) = prepared.await?;
-        let mode = if mode == sinew_engine::ExecutionMode::default() { Value::Null } else { json!(mode) };
-        let mut command = if let Some(id) = &args.on.id {
-            let id = ExecutionId::parse(id).map_err(|error| Failure::usage(format!("--id: {error}")))?;
-            StartCommand::new(id, workflow.clone(), value)
-        } else {
-            let key = args.on.idempotency_key.clone();
-            let key = key.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
-            remote.client.start_command(key, workflow.clone(), value)
-        };
-        let id = command.execution.clone();
-        command.version = Some(version);
-        command.labels = labels;
-        command.mode = mode;
-        if let Some(address) = &args.on.input_artifact {
-            let read = address.parse::<StoredAt>();
-            read.map_err(|error| Failure::usage(format!("--input-artifact: {error}")))?;
-            command.input = Value::Null;
-            command.input_artifact = Some(address.clone());
-        }
-        let Ok(stored) = deadline.bound(remote.client.start(command)).await else {
+        let (remote, start) = prepared.await?;
+        let id = start.execution().clone();
+        let Ok(stored) = deadline.bound(remote.start(start)).await else {
             let failure = ran_out(&format!("storing the start of execution {id}"));
             return Err(failure.hint("it may be stored anyway; check with `sinew execution list`"));
         };
-        let is_new = stored?;
-        if !is_new {
+        let started = stored?;
+        for warning in &started.warnings {
+            output.note(&format!("warning: {warning}"));
+        }
+        if !started.new {
             output.note(&format!("execution {id} already exists; no new execution was started"));
         }
+        let workflow = &started.workflow;
         if args.detach {
-            // The next command then finds the execution, and the caller learns of a refusal. On any
-            // other error the start is stored.
+            // The next command then finds the execution, and the caller learns of a refusal.
             let patience = deadline.left().map_or(TAKEN_WITHIN, |left| left.min(TAKEN_WITHIN));
-            match remote.client.begun(&id, &workflow, patience).await {
-                Ok(true) => {}
-                Err(refused @ (ClientError::Refused(_) | ClientError::OtherStart(_))) => {
-                    return Err(refused.into());
-                }
-                _ => output.note("no executor has taken the start yet; it is stored until one does"),
+            if !remote.wait_started(&id, workflow, patience).await? {
+                output.note("no executor has taken the start yet; it is stored until one does");
             }
-            output.value(&json!({ "execution": id.as_str() }), |_| id.to_string());
+            output.value(&started, |started| started.execution.clone());
             return Ok(Exit::Ok);
         }
         output.note(&format!("execution {id}"));
@@ -201,7 +176,7 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
             people: args.watch,
             show: !args.wait && (args.watch || output.live),
         };
-        ended(remote, &id, &workflow, &how, args, output).await
+        ended(remote, &id, workflow, &how, args, output).await
     })
 }
 
@@ -228,14 +203,13 @@ fn wanted(args: &RunArgs) -> Result<WantedWorkflow, Failure> {
     Ok(WantedWorkflow::Name { name: name.to_owned(), version: version.map(str::to_owned) })
 }
 
-/// Stores the plan of a file, deploys the workflows of the same file that it calls, and returns its
-/// name and version.
+/// Stores the plan of a file, and deploys the workflows of the same file that it calls.
 async fn put(
     remote: &MeshOperator,
     loaded: &Loaded,
     args: &RunArgs,
     output: &Output,
-) -> Result<(String, String), Failure> {
+) -> Result<StartTarget, Failure> {
     let lowered = loaded.pick(args.workflow.as_deref())?;
     if lowered.warnings.has_errors() {
         return Err(Failure::diagnostics(lowered.warnings.clone()));
@@ -252,9 +226,9 @@ async fn put(
         }
     }
     let source = Some(args.file.as_path()).filter(|path| *path != Path::new("-"));
-    let version =
+    let digest =
         deployment::store(remote.mesh(), &lowered.plan, source, deployment::texts_of(lowered)).await?;
-    Ok((lowered.plan.name.clone(), version))
+    Ok(StartTarget::Plan { name: lowered.plan.name.clone(), digest })
 }
 
 /// Follows the execution and reports how it ended.

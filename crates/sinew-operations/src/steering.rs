@@ -1,0 +1,78 @@
+//! Commands to a running execution: cancel, pause, resume.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use sinew_protocol::ExecutionId;
+use sinew_protocol::command::{CancelCommand, Command, PauseCommand, ResumeCommand};
+use sinew_protocol::query::ExecutionStatus;
+
+use crate::failure::Failure;
+use crate::mesh_operator::MeshOperator;
+
+/// A command to a running execution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Steering {
+    /// Cancel it, for this reason; empty for none.
+    Cancel(String),
+    /// Pause it, for this reason; empty for none.
+    Pause(String),
+    /// Resume it.
+    Resume,
+}
+
+/// An execution that received a command.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SteeredExecution {
+    /// Id of the execution.
+    pub execution: String,
+    /// Status that the command leads to.
+    pub status: &'static str,
+}
+
+impl Steering {
+    /// Returns the verb for people: `cancel`.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Cancel(_) => "cancel",
+            Self::Pause(_) => "pause",
+            Self::Resume => "resume",
+        }
+    }
+
+    /// Returns the status that the command leads to: `cancelled`.
+    pub fn result(&self) -> &'static str {
+        match self {
+            Self::Cancel(_) => "cancelled",
+            Self::Pause(_) => "paused",
+            Self::Resume => "resumed",
+        }
+    }
+
+    /// Returns whether an execution of this status accepts the command, as far as its status tells.
+    /// Its owner decides.
+    pub fn applies_to(&self, status: ExecutionStatus) -> bool {
+        match self {
+            Self::Cancel(_) => !status.is_terminal(),
+            Self::Pause(_) => !status.is_terminal() && status != ExecutionStatus::Paused,
+            Self::Resume => status == ExecutionStatus::Paused,
+        }
+    }
+}
+
+impl MeshOperator {
+    /// Sends a command to an execution, and waits until it is recorded.
+    pub async fn steer(
+        &self,
+        execution: ExecutionId,
+        steering: &Steering,
+    ) -> Result<SteeredExecution, Failure> {
+        let steered = SteeredExecution { execution: execution.to_string(), status: steering.result() };
+        let command = match steering {
+            Steering::Cancel(reason) => Command::Cancel(CancelCommand { execution, reason: reason.clone() }),
+            Steering::Pause(reason) => Command::Pause(PauseCommand { execution, reason: reason.clone() }),
+            Steering::Resume => Command::Resume(ResumeCommand { execution }),
+        };
+        self.signal(command).await?;
+        Ok(steered)
+    }
+}
