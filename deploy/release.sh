@@ -13,6 +13,7 @@ trap 'rm -rf "$work"' EXIT
 say() { printf 'release: %s\n' "$*" >&2; }
 
 [[ -z $(git status --porcelain) ]] || say "WARNING: uncommitted changes are built in"
+[[ -z $(git ls-files changes/unreleased) ]] || say "WARNING: CHANGELOG.md lacks the changes in changes/unreleased"
 version=$(cargo metadata --no-deps --format-version 1 --locked |
     python3 -c 'import json, sys; print(next(p["version"] for p in json.load(sys.stdin)["packages"] if p["name"] == "sinew"))')
 host=$(rustc -vV | sed -n 's/^host: //p')

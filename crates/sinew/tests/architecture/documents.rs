@@ -100,6 +100,25 @@ fn has_function(folder: &std::path::Path, name: &str) -> bool {
     })
 }
 
+/// A release moves each file of `changes/unreleased` into the section of its kind.
+#[test]
+fn change_log_entries_name_their_kind() {
+    const KINDS: [&str; 6] = ["added", "changed", "deprecated", "removed", "fixed", "security"];
+    let mut wrong = Vec::new();
+    for entry in fs::read_dir(root().join("changes/unreleased")).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let kind = name.split_once('-').map(|(kind, _)| kind).unwrap_or_default();
+        if !name.ends_with(".md") || !KINDS.contains(&kind) {
+            wrong.push(format!("changes/unreleased/{name} is not named KIND-SUBJECT.md"));
+        }
+        if fs::read_to_string(&path).unwrap().trim().is_empty() {
+            wrong.push(format!("changes/unreleased/{name} is empty"));
+        }
+    }
+    none(&wrong);
+}
+
 /// A crate with one test binary runs only the files that its `tests/integration.rs` reaches.
 #[test]
 fn every_file_of_tests_is_compiled() {
