@@ -4,9 +4,9 @@
 //! renders the response documents. A page therefore can do nothing that a program cannot do, and
 //! every error has the code of the API.
 //!
-//! The crate never accesses a mesh, makes no decisions, and keeps no state. Text of workflows and
-//! agents is data: `maud` escapes it, characters that hide or reorder text become visible, and the
-//! content policy allows only the console's own scripts.
+//! The crate never accesses a mesh and keeps no state; the API enforces the rights of the caller.
+//! Text of workflows and agents is data: `maud` escapes it, characters that hide or reorder text
+//! become visible, and the content policy allows only the console's own scripts.
 
 mod api_client;
 mod api_problem;

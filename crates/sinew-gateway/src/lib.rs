@@ -4,8 +4,9 @@
 //! Place in the flow: a request over HTTP becomes one [`operations::A2aOperations`] call, which becomes requests on the
 //! mesh under the caller's own name. Each binding of A2A, and MCP, is a thin translation around that one interface.
 //!
-//! It never decides what a workflow does, and never keeps state: durable state is stored on the
-//! mesh, so any gateway can answer any request.
+//! It authenticates callers and enforces the role, patterns and scope of their keys. It never
+//! decides what a workflow does, and stores no state outside the mesh, so any gateway can answer any
+//! request. Its memory holds caches, and the sessions of MCP clients before 2026-07-28.
 
 mod a2a_request;
 mod a2a_schema;
