@@ -45,7 +45,7 @@ pub const STREAMS: [Stream; 14] = [
         write_once: false,
         per_subject: -1,
         keep: Retention::Always,
-        purpose: "the facts of open executions, the source of truth; purged below checkpoints by the owner",
+        purpose: "facts of open executions, the source of truth; the owner purges it up to its checkpoints",
     },
     Stream {
         kind: "HISTORY",
@@ -54,7 +54,7 @@ pub const STREAMS: [Stream; 14] = [
         write_once: false,
         per_subject: 1,
         keep: Retention::Configured,
-        purpose: "closed executions, complete",
+        purpose: "complete records of closed executions",
     },
     Stream {
         kind: "COMMANDS",
@@ -62,7 +62,7 @@ pub const STREAMS: [Stream; 14] = [
         write_once: true,
         per_subject: 1,
         keep: Retention::Configured,
-        purpose: "what was asked of executions",
+        purpose: "commands to executions",
     },
     Stream {
         kind: "TASKS",
@@ -70,7 +70,7 @@ pub const STREAMS: [Stream; 14] = [
         write_once: true,
         per_subject: 1,
         keep: Retention::Configured,
-        purpose: "tasks that wait for an agent; one durable pull consumer per agent",
+        purpose: "pending tasks; one durable pull consumer per agent",
     },
     Stream {
         kind: "RESULTS",
@@ -78,7 +78,7 @@ pub const STREAMS: [Stream; 14] = [
         write_once: true,
         per_subject: 1,
         keep: Retention::Configured,
-        purpose: "results that survive the executor; read by the shard's owner",
+        purpose: "results of tasks, read by the owner of the shard",
     },
     Stream {
         kind: "EVENTS",
@@ -86,7 +86,7 @@ pub const STREAMS: [Stream; 14] = [
         write_once: false,
         per_subject: -1,
         keep: Retention::Configured,
-        purpose: "what operators see; derived from facts",
+        purpose: "events, derived from facts",
     },
     Stream {
         kind: "CARDS",
@@ -94,7 +94,7 @@ pub const STREAMS: [Stream; 14] = [
         write_once: false,
         per_subject: 1,
         keep: Retention::For(CARD_TTL),
-        purpose: "who is there; absence means gone",
+        purpose: "cards of online agents; a card without a heartbeat expires",
     },
     Stream {
         kind: AGENTS,
@@ -102,7 +102,7 @@ pub const STREAMS: [Stream; 14] = [
         write_once: false,
         per_subject: 1,
         keep: Retention::Configured,
-        purpose: "last card of each agent, so that those that are offline stay listed; a mirror of CARDS",
+        purpose: "last card of each agent, a mirror of CARDS that keeps offline agents",
     },
     Stream {
         kind: "WORKFLOWS",
@@ -118,7 +118,7 @@ pub const STREAMS: [Stream; 14] = [
         write_once: true,
         per_subject: 1,
         keep: Retention::Configured,
-        purpose: "what could not be read, with the reason",
+        purpose: "quarantined messages, with the reasons",
     },
     Stream {
         kind: STEPS,
@@ -126,7 +126,7 @@ pub const STREAMS: [Stream; 14] = [
         write_once: true,
         per_subject: 1,
         keep: Retention::Configured,
-        purpose: "steps that agents have done within their tasks; a task that comes again goes on behind them",
+        purpose: "steps of tasks; a redelivered task continues after them",
     },
     Stream {
         kind: ACCESS,
@@ -134,7 +134,7 @@ pub const STREAMS: [Stream; 14] = [
         write_once: false,
         per_subject: 1,
         keep: Retention::Always,
-        purpose: "keys of programs and people, webhook triggers and shared secrets of gateways",
+        purpose: "keys of callers, webhook triggers and shared secrets of gateways",
     },
     Stream {
         kind: PUSHES,
@@ -142,7 +142,7 @@ pub const STREAMS: [Stream; 14] = [
         write_once: false,
         per_subject: 1,
         keep: Retention::Configured,
-        purpose: "webhooks that hear of tasks, with what was delivered",
+        purpose: "push notification configs, with their delivered events",
     },
     Stream {
         kind: ARTIFACTS,
@@ -150,7 +150,7 @@ pub const STREAMS: [Stream; 14] = [
         write_once: true,
         per_subject: 1,
         keep: Retention::TwiceConfigured,
-        purpose: "sealed pieces of artifacts, large records and large steps",
+        purpose: "encrypted pieces of artifacts, large records and large steps",
     },
 ];
 

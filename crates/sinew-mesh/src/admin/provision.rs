@@ -364,7 +364,7 @@ fn fleet_config(namespace: &str, settings: &Settings) -> Config {
         ..base(
             format!("KV_{bucket}"),
             vec![format!("$KV.{bucket}.>")],
-            "executors: who lives, who owns which shard, what the mesh was made with",
+            "executors, owners of shards, and the settings of the mesh",
             settings,
         )
     }

@@ -67,7 +67,7 @@ impl fmt::Debug for Login {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTenant {
     /// A name is empty or contains a control character.
-    #[error("the {0} of a tenant is empty or holds a control character")]
+    #[error("the {0} of a tenant is empty or contains a control character")]
     Text(&'static str),
     /// Not a user's public NKey.
     #[error("user {0:?} has no public NKey: expected U and 55 letters and digits")]
