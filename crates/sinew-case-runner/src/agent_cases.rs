@@ -170,7 +170,7 @@ fn judge_case(agent: &Agent, case: &AgentCase, node: &Node, span: Span) -> (Vec<
     let outcome = match agent.rehearse(case) {
         Some(Ok(outcome)) => outcome,
         Some(Err(fault)) => {
-            return (vec![Mismatch::new(span, "the conversation cannot begin", vec![fault.to_string()])], 0);
+            return (vec![Mismatch::new(span, "the conversation cannot start", vec![fault.to_string()])], 0);
         }
         None => return (Vec::new(), 0),
     };
@@ -184,7 +184,7 @@ fn judge_case(agent: &Agent, case: &AgentCase, node: &Node, span: Span) -> (Vec<
         None => found.push(Mismatch::new(
             span,
             crate::expectation::NOTHING_EXPECTED,
-            vec!["give the case an `expect`".to_owned()],
+            vec!["add `expect` to the case".to_owned()],
         )),
     }
     if let Some(crash) = &outcome.crash {
@@ -248,7 +248,7 @@ fn not_said(want: &Node, outcome: &CaseOutcome) -> Vec<String> {
     let wanted = want.as_array().unwrap_or(std::slice::from_ref(want)).iter().filter_map(Node::as_str);
     wanted
         .filter(|text| !told.iter().any(|told| told.contains(text)))
-        .map(|text| format!("the model was never told '{text}'"))
+        .map(|text| format!("the model never received '{text}'"))
         .collect()
 }
 

@@ -104,7 +104,7 @@ fn case(path: &Path, file: &Node, node: &Node, found: &mut Diagnostics) -> Optio
     let expect = node.get("expect").cloned();
     let invalid = node.get("invalid").cloned();
     if let (Some(expect), Some(_)) = (&expect, &invalid) {
-        say(expect.span, "a workflow that is refused never runs: `expect` and `invalid` exclude each other");
+        say(expect.span, "a rejected workflow never runs, so `expect` and `invalid` exclude each other");
     }
     let list = |key: &str| node.get(key).and_then(Node::as_array).unwrap_or_default();
     let mut signals = Vec::new();
@@ -151,11 +151,11 @@ fn subject(path: &Path, node: &Node) -> Option<TestedWorkflow> {
 }
 
 fn signal(node: &Node) -> Result<(Time, Signal), String> {
-    let at = duration(node.get("at").ok_or("a signal says when with `at`")?)?;
+    let at = duration(node.get("at").ok_or("a signal requires its time in `at`")?)?;
     let kinds = ["approve", "reject", "answer", "cancel", "pause", "resume", "retry"];
     let given: Vec<&str> = kinds.into_iter().filter(|kind| node.get(kind).is_some()).collect();
     let [kind] = given[..] else {
-        return Err(format!("a signal does one of {}", kinds.join(", ")));
+        return Err(format!("a signal requires exactly one of {}", kinds.join(", ")));
     };
     let value = node.get(kind);
     let text = |node: Option<&Node>| node.and_then(Node::as_str).map(str::to_owned);

@@ -258,7 +258,7 @@ fn found(case: &Case, seen: &CaseObservation) -> Vec<Mismatch> {
     if let Some(expect) = &case.expect {
         found.extend(expectation::check(expect, seen));
     } else {
-        let line = "give the case an `expect` or an `invalid`; --update writes what was seen".to_owned();
+        let line = "add `expect` or `invalid` to the case; --update writes the observed results".to_owned();
         found.push(Mismatch::new(case.span, NOTHING_EXPECTED, vec![line]));
     }
     found
@@ -274,7 +274,7 @@ fn crashes(
     let Some((_, place)) = case.crashes.first() else { return Vec::new() };
     let beyond = case.crashes.iter().filter(|(n, _)| *n > seen.facts).map(|(n, span)| {
         let line = format!("there is no fact {n}: the run has {}", seen.facts);
-        Mismatch::new(*span, "the fault never happens", vec![line])
+        Mismatch::new(*span, "the fault did not occur", vec![line])
     });
     let mut found: Vec<Mismatch> = beyond.collect();
     let at: Vec<usize> = case.crashes.iter().map(|(n, _)| *n).collect();

@@ -104,7 +104,7 @@ fn one(key: &str, want: &Node, seen: &CaseObservation, found: &mut Vec<Mismatch>
                     None => found.push(Mismatch::new(
                         member.value.span,
                         what,
-                        vec!["expected an input, but it was never asked".to_owned()],
+                        vec!["expected an input, but it was never called".to_owned()],
                     )),
                 }
             }
@@ -133,7 +133,7 @@ fn text(what: &str, want: &Node, had: &str, why: Option<&str>, found: &mut Vec<M
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         let mut lines = vec![format!("expected {want_text}, seen {had}{why}")];
         if had == "running" {
-            lines.push("nothing is left that could happen: an agent hangs without a timeout".to_owned());
+            lines.push("the execution cannot progress: an agent hangs without a timeout".to_owned());
         }
         found.push(Mismatch::new(want.span, what, lines));
     }
@@ -336,7 +336,7 @@ pub(crate) fn refused(want: &Node, found: &Diagnostics, base: Option<Span>) -> V
     if hit {
         return Vec::new();
     }
-    let mut lines = vec![format!("no finding is like {}", short(&want.to_json()))];
+    let mut lines = vec![format!("no finding matches {}", short(&want.to_json()))];
     lines.extend(found.items.iter().map(|item| {
         let place = item.span.and_then(|span| places(span, base).next()).unwrap_or_else(|| "-".to_owned());
         let own = item.sub_code.as_ref().map(|code| format!(" {code}")).unwrap_or_default();

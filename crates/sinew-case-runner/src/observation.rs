@@ -83,7 +83,7 @@ pub(crate) fn run(
     let ctx = execution.ctx();
     let outcome = execution.state().outcome.as_ref().filter(|_| execution.state().ended);
     let asked_unlisted = |(agent, node): &(String, String)| {
-        format!("node '{node}' asked agent '{agent}', which the case does not list")
+        format!("node '{node}' called agent '{agent}', which the case does not list")
     };
     CaseObservation {
         status: status(execution),

@@ -23,7 +23,7 @@ use crate::observation;
 pub fn recorded_case(record: &Record, workflow: &str, node: Option<&str>) -> Result<Value, Failure> {
     refuse_open(record)?;
     if record.redacted {
-        let text = "its values were taken out: a case needs them";
+        let text = "its values are redacted, but a case requires them";
         return Err(Failure::new(FailureKind::Failed, code::NOT_EXPORT_OF_EXECUTION.as_str(), text));
     }
     let ctx = record.execution.ctx();

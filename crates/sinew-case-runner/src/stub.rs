@@ -115,7 +115,9 @@ fn one(node: &Node) -> Result<TimedAnswer, String> {
         progress.extend(json(list("events")));
         StubReply::Error(fault(error))
     } else if let Some(script) = node.get("script").and_then(Node::as_str) {
-        StubReply::Script(Function::compile(script).map_err(|error| format!("the script is wrong: {error}"))?)
+        StubReply::Script(
+            Function::compile(script).map_err(|error| format!("the script is not valid: {error}"))?,
+        )
     } else {
         StubReply::Reply(reply(node))
     };

@@ -103,7 +103,7 @@ impl DisplayReader {
                 let what = if list == NODES { "node" } else { "kind of node" };
                 self.warn(
                     item,
-                    format!("there is no {what} '{name}', so display.quiet does nothing for it"),
+                    format!("{what} '{name}' does not exist, so its entry in display.quiet has no effect"),
                     hint,
                 );
             }
@@ -208,7 +208,7 @@ mod tests {
             json!({ "quiet": { "nodes": ["bb", 7, "b"], "kinds": "x" } }),
             &["b"],
             &[
-                "there is no node 'bb', so display.quiet does nothing for it",
+                "node 'bb' does not exist, so its entry in display.quiet has no effect",
                 "display.quiet.nodes lists names, not integer",
                 "display.quiet.kinds is a list of names, not string",
             ],

@@ -32,7 +32,7 @@ pub fn person_question_plan() -> Plan {
         format: Plan::FORMAT,
         dialect: NAME.to_owned(),
         name: PERSON_QUESTION.to_owned(),
-        description: "Asks a person for an agent.".to_owned(),
+        description: "Asks a person on behalf of an agent.".to_owned(),
         version: Some("1".to_owned()),
         profile: SchedulingProfile {
             order: ReadyOrder::Fifo,
@@ -80,7 +80,7 @@ impl Adapter for PersonQuestionAdapter {
         if has_prompt {
             return Ok(input);
         }
-        let text = "a question to a person has a text in 'prompt'";
+        let text = "a question to a person requires a text in 'prompt'";
         Err(Fault::invalid(code::WORKFLOW_INPUT_BREAKS_SCHEMA.as_str(), text))
     }
 

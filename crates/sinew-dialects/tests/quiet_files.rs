@@ -19,8 +19,8 @@ const WORD_WARNINGS: [(&str, &[&str]); 4] = [
 
 /// Warnings of recorded cases whose very subject is a word that is not known.
 const RECORDED_WARNINGS: [&str; 5] = [
-    "agentflow-10: the operator 'regex' of node 'i' is not known and means 'equal'",
-    "own-agentflow-06: the prompt of node 'a' keeps '{{previous_output}}' as it is written",
+    "agentflow-10: the operator 'regex' of node 'i' is unknown and treated as 'equal'",
+    "own-agentflow-06: the prompt of node 'a' keeps '{{previous_output}}' unchanged",
     "own-agentteam-105: 'condition_expression' of node 'i' reads '$node[\"k\"].result.v', but the spec of that node gives no 'v'",
     "own-covalt-79: expression in node 'e' calls 'y', which does not exist",
     "own-covalt-79: expression in node 'e' calls 'nope', which does not exist",

@@ -160,7 +160,7 @@ fn what_went_wrong_without_failing_a_node_is_told() {
                   was passed on unconverted";
     assert_eq!(
         warnings,
-        [(Some("t"), raised), (Some("s"), "the input member 'message' is required and missing")]
+        [(Some("t"), raised), (Some("s"), "the input member 'message' is required but missing")]
     );
     let text = describe::text(&told, HOUR, false);
     assert!(text.contains("warnings\n  t: the conversion function of 'c1' raised"), "{text}");

@@ -159,7 +159,7 @@ impl<'a> Loader<'a> {
         let limit = self.limits.max_bytes;
         self.bytes = self.bytes.saturating_add(count);
         if self.bytes > limit {
-            let message = format!("more than {limit} bytes, includes and variables counted in");
+            let message = format!("more than {limit} bytes, including included files and variables");
             return Err(self.stop(Diagnostic::error(code::FILE_TOO_LARGE.as_str(), message).at(span)));
         }
         Ok(())

@@ -34,11 +34,13 @@ fn hint(kind: &ErrorKind) -> Option<&'static str> {
         | ErrorKind::TabAtBlockScalarStart => "indent with spaces, not tabs",
         ErrorKind::MappingValueNotAllowed => "check the indentation; a text with ': ' in it needs quotes",
         ErrorKind::UnexpectedCharacter { character } if character.is_control() => {
-            "take the control character out, or write it as an escape in double quotes"
+            "remove the control character, or write it as an escape in double quotes"
         }
         ErrorKind::UnexpectedCharacter { .. } => "a text that starts with this character needs quotes",
         ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => "is there a ':' missing after a key?",
-        ErrorKind::ExpectedDocumentStart => "a file holds one value; put others into files of their own",
+        ErrorKind::ExpectedDocumentStart => {
+            "a file contains one value; put each other value into a separate file"
+        }
         ErrorKind::MissingLowSurrogate | ErrorKind::UnpairedLowSurrogate | ErrorKind::InvalidLowSurrogate => {
             "half of a surrogate pair is not a character"
         }

@@ -56,7 +56,7 @@ fn parse(loader: &mut Loader<'_>, file: u32, text: &str, depth: usize) -> Result
             _ => builder.loader.report(
                 Diagnostic::error(
                     code::REFERENCE_CANNOT_BE_FOLLOWED.as_str(),
-                    "a file included as a line must hold an object",
+                    "a file included as a line must contain an object",
                 )
                 .at(line.span),
             ),
@@ -109,7 +109,7 @@ fn include_file(
     depth: usize,
 ) -> Result<ParsedFile, LoadStopped> {
     let Origin::Authored { read, .. } = loader.origin else {
-        let finding = Diagnostic::error(code::TAG_NOT_KNOWN.as_str(), "data does not include files").at(span);
+        let finding = Diagnostic::error(code::TAG_NOT_KNOWN.as_str(), "data cannot include files").at(span);
         loader.report(finding.hint(DATA_HINT));
         return Ok(ParsedFile::nothing(span));
     };
@@ -242,7 +242,7 @@ impl DocumentBuilder<'_, '_> {
                             "more than one document in the file",
                         )
                         .at(span)
-                        .hint("put each document into a file of its own");
+                        .hint("put each document into a separate file");
                         return Err(self.loader.stop(finding));
                     }
                 }
@@ -262,7 +262,7 @@ impl DocumentBuilder<'_, '_> {
                 Event::SequenceEnd | Event::MappingEnd => self.end(span)?,
                 Event::Alias(id) => {
                     let target = self.anchors.get(&id).cloned();
-                    self.alias(target, "alias stands inside the value it names", span)?;
+                    self.alias(target, "alias is inside the value that it refers to", span)?;
                 }
                 Event::UnresolvedAlias(name) => {
                     let target = self.imported.get(&*name).cloned();
@@ -287,14 +287,14 @@ impl DocumentBuilder<'_, '_> {
             (Some(root), None) => root,
             (None, None) => {
                 let span = Span { file: self.file, line: 1, column: 1, start: 0, end: 0 };
-                let message = if text.trim().is_empty() { "file is empty" } else { "file holds no value" };
+                let message = if text.trim().is_empty() { "file is empty" } else { "file contains no value" };
                 return Err(self.loader.stop(Diagnostic::error(code::FILE_EMPTY.as_str(), message).at(span)));
             }
             (None, Some(included)) => included,
             (Some(mut root), Some(included)) => {
                 let Kind::Object(mut members) = included.node.kind else { return Err(LoadStopped) };
                 let Kind::Object(own) = root.node.kind else {
-                    let message = "a file with an include as a line must hold an object";
+                    let message = "a file with an include as a line must contain an object";
                     let finding = Diagnostic::error(code::REFERENCE_CANNOT_BE_FOLLOWED.as_str(), message)
                         .at(root.node.span);
                     return Err(self.loader.stop(finding));
@@ -571,10 +571,10 @@ fn fits(tag: &str, kind: &Kind) -> bool {
 fn tag_finding(origin: Origin<'_>, tag: Option<&Tag>) -> Diagnostic {
     let tag: String = tag.map(Tag::original).unwrap_or_default().chars().take(40).collect();
     let (problem, hint) = match origin {
-        Origin::Data => ("cannot stand in data", DATA_HINT),
+        Origin::Data => ("is not allowed in data", DATA_HINT),
         Origin::Authored { .. } => (
             "is not known here",
-            "known are !include and the core tags !!str !!int !!float !!bool !!null !!seq !!map",
+            "supported tags are !include and the core tags !!str !!int !!float !!bool !!null !!seq !!map",
         ),
     };
     Diagnostic::error(code::TAG_NOT_KNOWN.as_str(), format!("tag {tag} {problem}")).hint(hint)
@@ -595,7 +595,7 @@ fn variable_finding(error: &VariableError) -> Diagnostic {
 
 fn duplicate(key: &str, second: Span, first: Span) -> Diagnostic {
     let shown: String = key.chars().take(60).collect();
-    Diagnostic::error(code::DUPLICATE_KEY.as_str(), format!("key '{shown}' stands twice in one object"))
+    Diagnostic::error(code::DUPLICATE_KEY.as_str(), format!("key '{shown}' is duplicated in one object"))
         .at(second)
         .related(first, "first here")
 }

@@ -120,8 +120,8 @@ fn values() {
 fn errors_with_their_places() {
     let cases: &[(&str, &str)] = &[
         ("", "main.yaml:1:1 SINEW-1003 file is empty\n"),
-        ("# only a comment\n", "main.yaml:1:1 SINEW-1003 file holds no value\n"),
-        ("---\n", "main.yaml:1:1 SINEW-1003 file holds no value\n"),
+        ("# only a comment\n", "main.yaml:1:1 SINEW-1003 file contains no value\n"),
+        ("---\n", "main.yaml:1:1 SINEW-1003 file contains no value\n"),
         ("a: 1\n---\nb: 2\n", "main.yaml:2:1 SINEW-1004 more than one document in the file\n"),
         ("{}\n{}", "main.yaml:2:1 SINEW-1002 text after the end of the value\n"),
         ("a:\n\t- b", "main.yaml:2:2 SINEW-1002 tabs disallowed within this context (block indentation)\n"),
@@ -139,9 +139,9 @@ fn errors_with_their_places() {
         ),
         (
             "a: 1\nb:\n  x: 1\n  y: 2\n  x: 3\na: 2",
-            "main.yaml:5:3 SINEW-1005 key 'x' stands twice in one object\nmain.yaml:6:1 SINEW-1005 key 'a' stands twice in one object\n",
+            "main.yaml:5:3 SINEW-1005 key 'x' is duplicated in one object\nmain.yaml:6:1 SINEW-1005 key 'a' is duplicated in one object\n",
         ),
-        (r#"{"é": 1, "\u00e9": 2}"#, "main.yaml:1:10 SINEW-1005 key 'é' stands twice in one object\n"),
+        (r#"{"é": 1, "\u00e9": 2}"#, "main.yaml:1:10 SINEW-1005 key 'é' is duplicated in one object\n"),
         (
             "a: .inf\nb: .nan\nc: 1e999\nd: 18446744073709551616",
             "main.yaml:1:4 SINEW-1009 number is not finite\nmain.yaml:2:4 SINEW-1009 number is not finite\nmain.yaml:3:4 SINEW-1009 number is not finite\nmain.yaml:4:4 SINEW-1009 whole number does not fit into 64 bits\n",
@@ -151,9 +151,9 @@ fn errors_with_their_places() {
         ("a: {{x}}", "main.yaml:1:5 SINEW-1010 key is not a text\n"),
         (": x", "main.yaml:1:1 SINEW-1010 key is missing\n"),
         ("a: *x", "main.yaml:1:4 SINEW-1011 alias without an anchor of that name\n"),
-        ("a: &x [*x]", "main.yaml:1:8 SINEW-1011 alias stands inside the value it names\n"),
+        ("a: &x [*x]", "main.yaml:1:8 SINEW-1011 alias is inside the value that it refers to\n"),
         ("<<: 1", "main.yaml:1:1 SINEW-1011 << takes an object or a list of objects\n"),
-        ("<<: {a: 1}\n<<: {b: 1}", "main.yaml:2:1 SINEW-1005 key '<<' stands twice in one object\n"),
+        ("<<: {a: 1}\n<<: {b: 1}", "main.yaml:2:1 SINEW-1005 key '<<' is duplicated in one object\n"),
         (
             "a: !!binary eA==\nb: !thing {}\nc: !!int x",
             "main.yaml:1:13 SINEW-1012 tag !!binary is not known here\nmain.yaml:2:11 SINEW-1012 tag !thing is not known here\nmain.yaml:3:10 SINEW-1012 value does not fit its tag !!int\n",
@@ -208,16 +208,16 @@ fn data_and_kept_files_arrive_as_written() {
 #[test]
 fn data_takes_no_tags_and_includes_nothing() {
     let cases: &[(&str, &str)] = &[
-        ("a: !include x.yaml", "in:1:13 SINEW-1012 tag !include cannot stand in data\n"),
-        ("a: !!str 1", "in:1:10 SINEW-1012 tag !!str cannot stand in data\n"),
-        ("a: ! 1", "in:1:6 SINEW-1012 tag ! cannot stand in data\n"),
-        ("!!str a: 1", "in:1:7 SINEW-1012 tag !!str cannot stand in data\n"),
+        ("a: !include x.yaml", "in:1:13 SINEW-1012 tag !include is not allowed in data\n"),
+        ("a: !!str 1", "in:1:10 SINEW-1012 tag !!str is not allowed in data\n"),
+        ("a: ! 1", "in:1:6 SINEW-1012 tag ! is not allowed in data\n"),
+        ("!!str a: 1", "in:1:7 SINEW-1012 tag !!str is not allowed in data\n"),
         (
             "a: !!map {}\nb: !x []",
-            "in:1:10 SINEW-1012 tag !!map cannot stand in data\nin:2:7 SINEW-1012 tag !x cannot stand in data\n",
+            "in:1:10 SINEW-1012 tag !!map is not allowed in data\nin:2:7 SINEW-1012 tag !x is not allowed in data\n",
         ),
-        ("!include /etc/passwd", "in:1:10 SINEW-1012 tag !include cannot stand in data\n"),
-        ("x: 1\nx: 2", "in:2:1 SINEW-1005 key 'x' stands twice in one object\n"),
+        ("!include /etc/passwd", "in:1:10 SINEW-1012 tag !include is not allowed in data\n"),
+        ("x: 1\nx: 2", "in:2:1 SINEW-1005 key 'x' is duplicated in one object\n"),
         ("", "in:1:1 SINEW-1003 file is empty\n"),
         ("a: [1", "in:1:4 SINEW-1002 unclosed bracket '['\n"),
     ];
@@ -313,7 +313,7 @@ fn variables_count_against_the_limit() {
             &[("main.yaml", b"- '${WORD}'\n- '${WORD}'\n- '${WORD}'\n- '${WORD}'\n")],
             limits
         )),
-        "main.yaml:3:3 SINEW-1006 more than 60 bytes, includes and variables counted in\n"
+        "main.yaml:3:3 SINEW-1006 more than 60 bytes, including included files and variables\n"
     );
 }
 
@@ -340,7 +340,7 @@ fn includes() {
         ),
         (
             &[("main.yaml", b"a: !include nothing.yaml\nb: !include ./x.yaml"), ("x.yaml", b"a: 1\na: 2")],
-            "main.yaml:1:13 SINEW-1013 cannot read included file nothing.yaml: no such file\nx.yaml:2:1 SINEW-1005 key 'a' stands twice in one object\n",
+            "main.yaml:1:13 SINEW-1013 cannot read included file nothing.yaml: no such file\nx.yaml:2:1 SINEW-1005 key 'a' is duplicated in one object\n",
         ),
         (
             &[("main.yaml", b"a: !include x.yaml"), ("x.yaml", b"b: !include ./sub/../main.yaml")],
@@ -366,11 +366,11 @@ fn includes() {
         ),
         (
             &[("main.yaml", b"!include x.yaml # shared\na: 1\n"), ("x.yaml", b"a: 2")],
-            "main.yaml:2:1 SINEW-1005 key 'a' stands twice in one object\n",
+            "main.yaml:2:1 SINEW-1005 key 'a' is duplicated in one object\n",
         ),
         (
             &[("main.yaml", b"!include x.yaml\na: 1\n"), ("x.yaml", b"[2]")],
-            "main.yaml:1:1 SINEW-1011 a file included as a line must hold an object\n",
+            "main.yaml:1:1 SINEW-1011 a file included as a line must contain an object\n",
         ),
         (
             &[("main.yaml", b"a: 1\n!include x.yaml\nb: [\n"), ("x.yaml", b"c: 2")],

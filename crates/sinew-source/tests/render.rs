@@ -270,7 +270,7 @@ fn load_errors_read_well() {
         5 | big: 99999999999999999999
           |      ^^^^^^^^^^^^^^^^^^^^
     hint: put it into quotes to keep it as text
-    flows/b.yaml:2:1: SINEW-1005: key 'x' stands twice in one object
+    flows/b.yaml:2:1: SINEW-1005: key 'x' is duplicated in one object
         2 | x: 2
           | ^
     note: flows/b.yaml:1:1: first here

@@ -134,7 +134,7 @@ impl Adapter for AgentFlowAdapter {
 pub(super) fn extra(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Extra, Fault> {
     let node = ctx.node_of(act);
     Extra::deserialize(&node.extra).map_err(|error| {
-        let text = format!("node '{}' of the plan is not one of agentflow: {error}", node.id);
+        let text = format!("node '{}' of the plan is not a node of agentflow: {error}", node.id);
         Fault::invalid(code::AGENTFLOW_GRAPH_WRONG_SHAPE.as_str(), text)
     })
 }

@@ -145,7 +145,7 @@ fn plan(
 
 /// Returns a warning about a node of an unknown type; `count` findings came before.
 fn unknown_kind(node: &FileNode, count: usize) -> Diagnostic {
-    let message = format!("node type '{}' is not known; it would be skipped", node.kind);
+    let message = format!("node type '{}' is unknown; the node would be skipped", node.kind);
     let warning = Diagnostic::warning(code::AGENTFLOW_PART_DOES_NOTHING.as_str(), message)
         .at(node.span)
         .sub_code("UNKNOWN_NODE_TYPE");
@@ -170,7 +170,7 @@ fn entry(graph: &CanvasGraph, whole: Span, found: &mut Vec<Diagnostic>) -> Resul
             Err("No start node found in workflow graph".to_owned())
         }
         [(_, first), others @ ..] => {
-            let message = format!("the graph has {} start nodes, one is needed", starts.len());
+            let message = format!("the graph has {} start nodes; exactly one is required", starts.len());
             for (_, other) in others {
                 found.push(
                     Diagnostic::error(code::AGENTFLOW_GRAPH_CANNOT_START.as_str(), message.clone())
@@ -217,7 +217,7 @@ fn edges(
             continue;
         };
         if !connection.is_subagent() && !may_leave(work, &port) {
-            warn("UNKNOWN_HANDLE", format!("no branch leaves '{}' at '{port}'", connection.source));
+            warn("UNKNOWN_HANDLE", format!("node '{}' has no branch '{port}'", connection.source));
         }
         let attach = connection.is_subagent();
         edges.push(PlanEdge {

@@ -17,24 +17,24 @@ use crate::{PlanGraph, Portability};
 pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<String>) -> Portability {
     let plan = graph.plan();
     let Ok(extra) = serde_json::from_value::<Extra>(plan.node(node).extra.clone()) else {
-        return Portability::Not("the plan is not one of this dialect".into());
+        return Portability::Not("the plan is of another dialect".into());
     };
     match extra.work {
         _ if plan.node(node).attached => Portability::Attached,
         Work::Start { .. } => {
-            losses.push("only an input {\"text\": …} replaces what it starts with".into());
+            losses.push("only an input {\"text\": …} replaces its initial input".into());
             Portability::Start
         }
         Work::Agent(agent) => {
             let below = extra.own.get("subagents").and_then(Value::as_array);
             if below.is_some_and(|below| !below.is_empty()) {
-                return Portability::Not("it delegates to agents below it".into());
+                return Portability::Not("it delegates to sub-agents".into());
             }
             agent_node(graph, node, &agent, losses).unwrap_or_else(Portability::Not)
         }
         Work::If { conditions } => choice(graph, node, &conditions).unwrap_or_else(Portability::Not),
-        Work::Approval { .. } => Portability::Not("sam has no word for a person's decision".into()),
-        Work::Unknown => Portability::Not(format!("its type '{}' is not known", plan.node(node).kind)),
+        Work::Approval { .. } => Portability::Not("sam has no equivalent of a decision by a person".into()),
+        Work::Unknown => Portability::Not(format!("its type '{}' is unknown", plan.node(node).kind)),
         Work::Broken { message } => Portability::Not(message),
     }
 }
@@ -47,10 +47,10 @@ fn agent_node(
 ) -> Result<Portability, String> {
     let before = previous(graph, node)?;
     if has_template(&agent.system_prompt) {
-        return Err("sam would fill the templates of its system prompt".into());
+        return Err("sam would evaluate the templates in its system prompt".into());
     }
     losses.push("the agent chooses its model, its effort and its tools".into());
-    losses.push("an answer that is neither a text nor {\"text\": …} is worded another way".into());
+    losses.push("an answer that is neither a text nor {\"text\": …} is formatted differently".into());
     let prompt = if agent.user_prompt.trim().is_empty() { PREVIOUS } else { &agent.user_prompt };
     let mut parts = Vec::new();
     for (n, text) in prompt.split(PREVIOUS).enumerate() {
@@ -111,7 +111,7 @@ fn choice(
             // The branch ends here. A case needs a target, so later cases would have to exclude
             // this one.
             if n + 1 < conditions.len() || default.is_some() {
-                return Err(format!("its branch 'condition-{n}' leads nowhere, and others follow"));
+                return Err(format!("its branch 'condition-{n}' has no target, but a later branch has"));
             }
             continue;
         };
@@ -126,7 +126,7 @@ fn python_text(text: &str) -> Result<String, String> {
         return Err(format!("sam would read a template in '{text}'"));
     }
     if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
-        return Err("a condition has a control character".into());
+        return Err("a condition contains a control character".into());
     }
     Ok(json!(text).to_string())
 }
@@ -171,7 +171,7 @@ impl PreviousValue<'_> {
 /// input.
 fn previous<'g>(graph: &PlanGraph<'g>, node: NodeIndex) -> Result<PreviousValue<'g>, String> {
     let plan = graph.plan();
-    let several = || "what it works on depends on which of several branches ran".to_owned();
+    let several = || "its input depends on which of several branches ran".to_owned();
     let mut at = node;
     // No path in an acyclic graph is longer than its node count; more steps mean a cycle.
     for _ in 0..=plan.nodes.len() {
@@ -184,13 +184,13 @@ fn previous<'g>(graph: &PlanGraph<'g>, node: NodeIndex) -> Result<PreviousValue<
         match serde_json::from_value::<Extra>(from.extra.clone()).map(|extra| extra.work) {
             Ok(Work::Start { initial }) => {
                 if has_template(&initial.to_string()) {
-                    return Err("sam would fill the templates of the initial input".into());
+                    return Err("sam would evaluate the templates in the initial input".into());
                 }
                 return Ok(PreviousValue::Start(initial));
             }
             Ok(Work::If { .. }) => at = first,
             _ if from.id.contains(['.', '{', '}']) => {
-                return Err(format!("templates cannot name the node '{}'", from.id));
+                return Err(format!("templates cannot reference the node '{}'", from.id));
             }
             _ => return Ok(PreviousValue::Node(&from.id)),
         }

@@ -70,7 +70,7 @@ fn check_members(owner: &str, object: &Node, known: &KnownMembers, found: &mut V
     let names: Vec<&str> = members.iter().map(|member| member.key.as_str()).collect();
     for (name, near) in near_members(&names, &[known]) {
         let place = object.member(name).map_or(object.span, |member| member.key_span);
-        let message = format!("{owner} has the member '{name}', which nothing reads");
+        let message = format!("{owner} has the member '{name}', which is not used");
         found.push(unknown("UNKNOWN_MEMBER", message, place).hint(format!("did you mean '{near}'?")));
     }
 }
@@ -80,7 +80,7 @@ fn check_operator(id: &str, condition: &Node, found: &mut Vec<Diagnostic>) {
     let Some(operator) = written.as_str().filter(|word| !word.is_empty() && !OPERATORS.contains(word)) else {
         return;
     };
-    let message = format!("the operator '{operator}' of node '{id}' is not known and means 'equal'");
+    let message = format!("the operator '{operator}' of node '{id}' is unknown and treated as 'equal'");
     let near = hint_for(found.len(), operator, OPERATORS.into_iter());
     let hint = near.map_or_else(
         || format!("the operators are '{}'", OPERATORS.join("' and '")),
@@ -96,7 +96,7 @@ fn check_placeholders(id: &str, prompt: &Node, found: &mut Vec<Diagnostic>) {
         let Some(length) = rest[start..].find("}}") else { break };
         let inner = &rest[start + 2..start + length];
         if inner != known && hint_for(found.len(), inner.trim(), std::iter::once(known)).is_some() {
-            let message = format!("the prompt of node '{id}' keeps '{{{{{inner}}}}}' as it is written");
+            let message = format!("the prompt of node '{id}' keeps '{{{{{inner}}}}}' unchanged");
             let warning = unknown("UNKNOWN_PLACEHOLDER", message, prompt.span);
             found.push(warning.hint(format!("did you mean '{PREVIOUS}'?")));
         }

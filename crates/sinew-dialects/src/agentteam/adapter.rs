@@ -126,7 +126,7 @@ pub(super) fn extra(node: &PlanNode) -> Result<TeamNodeData, Fault> {
     TeamNodeData::deserialize(&node.extra).map_err(|error| {
         Fault::invalid(
             code::AGENT_TEAM_WORKFLOW_WRONG_SHAPE.as_str(),
-            format!("node '{}' of the plan is not one of agentteam: {error}", node.id),
+            format!("node '{}' of the plan is not a node of agentteam: {error}", node.id),
         )
     })
 }
@@ -447,7 +447,7 @@ fn answered(
                 value = extra.configurations.get("default_response").cloned().unwrap_or_default();
             }
             _ => {
-                let text = "nobody answered in time";
+                let text = "no answer arrived in time";
                 return Err(Fault::timeout(code::PERSON_DID_NOT_ANSWER.as_str(), text).with_retryable(false));
             }
         }

@@ -20,7 +20,7 @@ use super::lower::{ConnectionData, PlanRules};
 
 fn script_fault(connection: &str, error: &ScriptError) -> Fault {
     let line = error.line.map(|line| format!(" at line {line}")).unwrap_or_default();
-    let text = format!("the conversion function of '{connection}' did not end well{line}: {error}");
+    let text = format!("the conversion function of '{connection}' failed{line}: {error}");
     Fault::failure(error.code(), text).with_retryable(false)
 }
 
@@ -64,7 +64,7 @@ fn outcomes(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Option<Vec<Ca
     outcomes.map(Some).map_err(|error| {
         Fault::error(
             code::SCRIPT_INTERPRETER_FAILED.as_str(),
-            format!("the outcomes of scripts cannot be read: {error}"),
+            format!("cannot parse the results of scripts: {error}"),
         )
     })
 }
@@ -161,7 +161,7 @@ impl<'a> ConnectionDelivery<'a> {
         let Some(outcome) = outcomes.next() else {
             return Err(Fault::error(
                 code::SCRIPT_INTERPRETER_FAILED.as_str(),
-                "the outcome of a script is missing",
+                "the result of a script is missing",
             ));
         };
         match convert::convert_outcome(outcome).map_err(|error| script_fault(id, &error))? {

@@ -281,7 +281,7 @@ pub(super) fn lint(text: &str) -> Vec<&'static str> {
         hints.push("'!' is not an operator here and makes the condition false; write not(…)");
     }
     if parts.any(|part| part.trim().starts_with('(')) {
-        hints.push("parentheses count only around the whole condition; use and(…) and or(…)");
+        hints.push("parentheses are recognised only around the whole condition; use and(…) and or(…)");
     }
     let plain_data = trimmed.match_indices("data.").any(|(at, _)| {
         !trimmed[..at].ends_with(|c: char| c == '.' || c == '_' || c == '$' || c.is_alphanumeric())

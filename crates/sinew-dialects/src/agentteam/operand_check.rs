@@ -96,7 +96,7 @@ fn report(node: &TeamNode, key: &str, operands: BTreeSet<NullOperand<'_>>, found
             NullOperand::UnknownRoot(root) => {
                 let near = hint_for(found.len(), &root, OFFERED_ROOTS.into_iter());
                 let hint = near.map_or_else(
-                    || format!("paths begin with {}; a text stands in quotes", OFFERED_ROOTS.join(", ")),
+                    || format!("paths start with {}; texts are quoted", OFFERED_ROOTS.join(", ")),
                     |near| format!("did you mean '{near}'?"),
                 );
                 let message = format!("{place} reads '{root}', which is not in scope and has no value");
@@ -110,7 +110,7 @@ fn report(node: &TeamNode, key: &str, operands: BTreeSet<NullOperand<'_>>, found
             }
             NullOperand::NotValid(text) => {
                 let message = format!("{place} has a part without a value: '{text}' cannot be read");
-                let hint = "a part is a text in quotes, a number, a path or a function".to_owned();
+                let hint = "an operand is a quoted text, a number, a path or a function".to_owned();
                 (code::CONDITION_MISLEADING, "EXPRESSION", message, Some(hint))
             }
         };

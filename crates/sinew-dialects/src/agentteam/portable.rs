@@ -10,7 +10,7 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<
     let plan = graph.plan();
     let own = plan.node(node);
     let Ok(extra) = serde_json::from_value::<TeamNodeData>(own.extra.clone()) else {
-        return Portability::Not("the plan is not one of this dialect".into());
+        return Portability::Not("the plan is of another dialect".into());
     };
     let converts = graph.edges_into(node).any(|(_, edge)| {
         serde_json::from_value::<ConnectionData>(edge.extra.clone())
@@ -19,7 +19,7 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<
     match &own.op {
         _ if own.attached => Portability::Attached,
         NodeOperation::Source => Portability::Start,
-        _ if converts => Portability::Not("a conversion function makes its input".into()),
+        _ if converts => Portability::Not("a conversion function computes its input".into()),
         NodeOperation::Agent => agent(graph, node, &extra, losses).unwrap_or_else(Portability::Not),
         _ => Portability::Not(format!("there is no word for '{}'", own.kind)),
     }
@@ -33,35 +33,39 @@ fn agent(
 ) -> Result<Portability, String> {
     let own = graph.plan().node(node);
     if extra.kind != "AI_AGENT" {
-        return Err("its configurations say what it does, and agents of sam get an input alone".into());
+        return Err(
+            "its behaviour depends on its configuration, but agents of sam receive only an input".into()
+        );
     }
     if extra.configurations.values().any(|value| value.to_string().contains("{{")) {
-        return Err("its configurations hold templates of this dialect".into());
+        return Err("its configuration contains templates of this dialect".into());
     }
     let text =
         |key: &str| extra.configurations.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     if text("user_prompt").is_some() {
-        return Err("its own user_prompt takes the place of the message that arrives".into());
+        return Err("its own user_prompt replaces the incoming message".into());
     }
     if own.id.contains(['.', '{', '}']) {
-        return Err("templates of sam cannot name it".into());
+        return Err("templates of sam cannot reference it".into());
     }
     if let Some((_, edge)) = graph.edges_into(node).find(|(_, edge)| edge.port != "result") {
-        return Err(format!("it works on the output '{}' of the node before it", edge.port));
+        return Err(format!("its input is the output '{}' of the preceding node", edge.port));
     }
     let mut before = graph.edges_into(node).map(|(_, edge)| edge.from);
     let first = before.next().map(|from| graph.plan().node(from));
     if before.next().is_some() {
-        return Err("what it works on depends on which of several nodes ran first".into());
+        return Err("its input depends on which of several nodes ran first".into());
     }
     let path = match first {
         Some(from) if from.op != NodeOperation::Source => format!("{{{{{}.output}}}}", from.id),
         _ => "{{workflow.input}}".to_owned(),
     };
     if !extra.attached.is_empty() {
-        losses.push("its tools and memories are not carried over".into());
+        losses.push("its tools and memories cannot be converted".into());
     }
-    losses.push("its agent gets what came before as it is, without configurations and shaping".into());
+    losses.push(
+        "its agent receives the preceding output unchanged, without configuration and output shaping".into(),
+    );
     Ok(Portability::Agent {
         agent: own.agent.clone().unwrap_or_else(|| own.kind.clone()),
         instruction: text("system_prompt").map(str::to_owned),

@@ -85,7 +85,7 @@ impl NodeInputs<'_> {
                 let open = Diagnostic::warning(code::TEAM_TEMPLATE_NOT_CLOSED.as_str(), message)
                     .at(place)
                     .sub_code("TEMPLATE_OPEN");
-                found.push(open.hint("close it with }}; until then the text is used as it is"));
+                found.push(open.hint("close it with }}; until then the text remains unchanged"));
                 break;
             };
             expressions.push(&rest[start + 2..start + length]);

@@ -145,7 +145,7 @@ pub(super) fn input_violations(extra: &TeamNodeData, input: &Value) -> Vec<Contr
         found.extend(missing.map(|member| ContractViolation {
             side: "input",
             member: member.clone(),
-            problem: "is required and missing".to_owned(),
+            problem: "is required but missing".to_owned(),
         }));
     }
     typed("input", &extra.contract.input, input, &mut found);

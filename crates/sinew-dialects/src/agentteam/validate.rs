@@ -78,7 +78,7 @@ fn check_legacy_extraction(file: &TeamFile, ids: &BTreeMap<&str, &TeamNode>, fou
     let first = file.connections.iter().find(extracts).filter(|_| !file.standard);
     if let Some(connection) = first {
         let message = format!(
-            "node '{}' looks for its prompt in fields of several names, which is deprecated",
+            "node '{}' reads its prompt from several alternative fields, which is deprecated",
             connection.to
         );
         found.push(
@@ -142,7 +142,8 @@ fn check_node(
     if let Some(condition) = node.configurations.get("condition_expression").and_then(Value::as_str) {
         let span = node.place("condition_expression");
         for hint in expr::lint(condition) {
-            let message = format!("the condition of node '{}' may not mean what it says", node.id);
+            let message =
+                format!("the condition of node '{}' may be evaluated differently than written", node.id);
             found.push(
                 Diagnostic::warning(code::CONDITION_MISLEADING.as_str(), message)
                     .at(span)
@@ -153,7 +154,7 @@ fn check_node(
     }
     if let Some((_, span)) = node.attached.first().filter(|_| node.kind != "AI_AGENT") {
         let message =
-            format!("node '{}' is a {}, only an AI_AGENT may have attached nodes", node.id, node.kind);
+            format!("node '{}' is a {}; only an AI_AGENT can have attached nodes", node.id, node.kind);
         found.push(invalid(message, *span));
     }
     for (id, span) in &node.attached {
@@ -269,7 +270,7 @@ fn check_contract(
     let declared = gives.ports.contains(&connection.port);
     if !gives.ports.is_empty() && !declared && connection.port != "result" {
         let message = format!(
-            "connection '{id}' leaves '{}' at '{}', where nothing is emitted",
+            "connection '{id}' leaves '{}' at '{}', a port that emits nothing",
             from.id, connection.port
         );
         let warning = Diagnostic::warning(code::CONNECTION_VALUE_MISSING.as_str(), message)
@@ -289,7 +290,7 @@ fn check_contract(
             Ok(ConversionResult::Raised(error)) => {
                 if breaks_types(&error) {
                     let message = format!(
-                        "the conversion function of '{id}' does not fit the types that '{}' gives: {error}",
+                        "the conversion function of '{id}' does not match the output types of '{}': {error}",
                         from.id
                     );
                     let span = place_in(sources, connection.conversion_span, source, &error);
@@ -309,7 +310,7 @@ fn check_contract(
             || to.configurations.contains_key(key)
             || to.input_params.contains_key(key);
         if !brought {
-            let message = format!("node '{}' needs '{key}', which connection '{id}' does not bring", to.id);
+            let message = format!("node '{}' needs '{key}', which connection '{id}' does not provide", to.id);
             let hint = format!("convert it: lambda d: {{'{key}': d['value'].get('…')}}");
             found.push(
                 Diagnostic::warning(code::CONNECTION_VALUE_MISSING.as_str(), message)
@@ -324,7 +325,7 @@ fn check_contract(
     for (key, kind) in types {
         let Some(given) = sample.get(key).filter(|given| !schema::is_of_type(given, kind)) else { continue };
         let message = format!(
-            "node '{}' takes '{key}' as {kind}, but connection '{id}' brings a {}",
+            "node '{}' expects '{key}' as {kind}, but connection '{id}' provides a {}",
             to.id,
             sinew_script::python_type(given)
         );
@@ -359,7 +360,7 @@ fn check_reads(connection: &TeamConnection, from: &TeamNode, gives: &Value, foun
             continue;
         };
         let message = format!(
-            "the conversion function of '{}' reads '{read}', which node '{}' does not give",
+            "the conversion function of '{}' reads '{read}', which node '{}' does not provide",
             connection.id, from.id
         );
         found.push(

@@ -491,7 +491,7 @@ fn outputs_of(
             let Some(Value::Object(params)) =
                 ctx.act(act).ask.as_ref().map(|ask| ask.input["params"].clone())
             else {
-                return Err("the choices are gone".to_owned());
+                return Err("the choices are missing".to_owned());
             };
             let known = choices(&params).into_iter().find(|(name, _)| name.eq_ignore_ascii_case(chosen));
             let wired =

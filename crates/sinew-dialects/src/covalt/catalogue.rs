@@ -240,7 +240,7 @@ pub(super) fn built_in() -> NodeCatalogue {
     let tools =
         |definition: NodeDefinition| NodeDefinition { outputs: sockets(&[("tools", "tools")]), ..definition };
     [
-        ("chat-start", "core", kind("the person's message enters", NodeMode::Hybrid)),
+        ("chat-start", "core", kind("receives the message of the user", NodeMode::Hybrid)),
         ("webhook-trigger", "core", kind("a request enters", NodeMode::Flow)),
         ("webhook-end", "core", kind("the response to a request", NodeMode::Flow)),
         (
@@ -253,7 +253,7 @@ pub(super) fn built_in() -> NodeCatalogue {
         (
             "structured-output",
             "ai",
-            completion(asks("a model's answer that holds a schema", NodeMode::Flow, "llm", true)),
+            completion(asks("a model's answer that conforms to a schema", NodeMode::Flow, "llm", true)),
         ),
         (
             "classifier",
@@ -265,14 +265,14 @@ pub(super) fn built_in() -> NodeCatalogue {
         (
             "prompt-template",
             "ai",
-            raw(kind("a text with values filled in", NodeMode::Flow), &["template", "prompt"]),
+            raw(kind("a text with inserted values", NodeMode::Flow), &["template", "prompt"]),
         ),
-        ("json-transform", "data", kind("data reshaped by expressions", NodeMode::Flow)),
-        ("conditional", "flow", kind("two branches by a field", NodeMode::Flow)),
-        ("merge", "flow", kind("waits for its branches and lists what came", NodeMode::Flow)),
-        ("reroute", "utility", kind("passes on what came", NodeMode::Flow)),
-        ("code", "flow", raw(asks("code over what came", NodeMode::Flow, "code", false), &["code"])),
-        ("loop", "flow", raw(kind("a graph inside, once per item", NodeMode::Flow), &["graph", "body"])),
+        ("json-transform", "data", kind("data transformed by expressions", NodeMode::Flow)),
+        ("conditional", "flow", kind("two branches, chosen by the value of a field", NodeMode::Flow)),
+        ("merge", "flow", kind("waits for its branches and lists their values", NodeMode::Flow)),
+        ("reroute", "utility", kind("passes its input on", NodeMode::Flow)),
+        ("code", "flow", raw(asks("code that receives the input", NodeMode::Flow, "code", false), &["code"])),
+        ("loop", "flow", raw(kind("runs a nested graph for each item", NodeMode::Flow), &["graph", "body"])),
         (
             "model-selector",
             "utility",
@@ -410,7 +410,7 @@ impl<'a> PluginFolders<'a> {
         if inside.iter().any(|name| name == DEFINITION_FILE || name == executor::EXECUTOR_FILE) {
             match load(path, &inside, self.options.read) {
                 Ok((name, _)) if self.kinds.contains_key(&name) => {
-                    self.wrong.push(format!("the plugin {path} is a second one of the kind '{name}'"));
+                    self.wrong.push(format!("the plugin {path} duplicates the kind '{name}'"));
                 }
                 Ok((name, definition)) => drop(self.kinds.insert(name, definition)),
                 Err(error) => self.wrong.push(format!("the plugin {path} cannot be loaded: {error}")),

@@ -307,6 +307,6 @@ pub(super) fn python_outputs(reply: &Value) -> Result<Map<String, Value>, String
             Some(line) => format!("line {line}: {error}"),
             None => error.to_string(),
         }),
-        None => Err("the outcome of the script is missing".to_owned()),
+        None => Err("the result of the script is missing".to_owned()),
     }
 }

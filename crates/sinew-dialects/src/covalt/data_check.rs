@@ -44,7 +44,7 @@ pub(super) fn check(graph: &CanvasGraph, catalogue: &NodeCatalogue, found: &mut 
                 continue;
             }
             let message =
-                format!("node '{}' ({}) has the member '{name}', which nothing reads", node.id, node.kind);
+                format!("node '{}' ({}) has the member '{name}', which is not used", node.id, node.kind);
             let warning = unknown("UNKNOWN_MEMBER", message, place(node, name));
             found.push(warning.hint(format!("did you mean '{near}'?")));
         }

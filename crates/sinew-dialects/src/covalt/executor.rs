@@ -199,6 +199,6 @@ fn outcome(code: &str, function: &str, outcome: Option<CallOutcome>) -> Result<V
     match outcome {
         Some(CallOutcome::Value(value)) => Ok(value),
         Some(CallOutcome::Error(error)) => Err(explain(code, function, &error)),
-        None => Err("the outcome of the executor is missing".to_owned()),
+        None => Err("the result of the executor is missing".to_owned()),
     }
 }

@@ -302,7 +302,7 @@ impl GraphLowering<'_> {
                 Diagnostic::warning(code::COVALT_CYCLE.as_str(), format!("{message} that nothing reaches"))
                     .at(place)
                     .sub_code("FLOW_CYCLE")
-                    .hint("a run of the whole graph is refused; start outside of the cycle, with `execution.entry_node_ids` in the input"),
+                    .hint("executions of the whole graph are rejected; start outside the cycle with `execution.entry_node_ids` in the input"),
             );
         }
         cyclic.into_iter().map(str::to_owned).collect()
@@ -345,7 +345,7 @@ impl GraphLowering<'_> {
                     let open = Diagnostic::warning(code::TEAM_TEMPLATE_NOT_CLOSED.as_str(), message)
                         .at(place)
                         .sub_code("TEMPLATE_OPEN");
-                    self.warned.push(open.hint("close it with }}; until then the text is used as it is"));
+                    self.warned.push(open.hint("close it with }}; until then the text remains unchanged"));
                 }
                 template::expressions(value, &mut |text, parsed| match parsed {
                     Ok(expr) => {
@@ -362,7 +362,7 @@ impl GraphLowering<'_> {
                     }
                     Err(error) => {
                         let message = format!(
-                            "expression in node '{}' cannot be read and will be empty: '{text}': {error}",
+                            "expression in node '{}' cannot be parsed and evaluates to an empty text: '{text}': {error}",
                             node.id
                         );
                         let broken =

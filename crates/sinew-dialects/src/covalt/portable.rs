@@ -14,7 +14,7 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<
     let plan = graph.plan();
     let own = plan.node(node);
     let Ok(extra) = serde_json::from_value::<CanvasNodeData>(own.extra.clone()) else {
-        return Portability::Not("the plan is not one of this dialect".into());
+        return Portability::Not("the plan is of another dialect".into());
     };
     match (&own.op, own.kind.as_str()) {
         _ if own.attached => Portability::Attached,
@@ -23,7 +23,7 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<
         (NodeOperation::Agent, "agent" | "droid-agent") => {
             agent(graph, node, &extra, losses).unwrap_or_else(Portability::Not)
         }
-        (_, kind) => Portability::Not(format!("there is no word for '{kind}'")),
+        (_, kind) => Portability::Not(format!("sam has no equivalent of '{kind}'")),
     }
 }
 
@@ -36,28 +36,32 @@ fn agent(
     let own = graph.plan().node(node);
     for (key, value) in extra.data.iter().filter(|(key, _)| *key != "instructions") {
         if value.to_string().contains("{{") {
-            return Err(format!("its '{key}' holds an expression, and only instructions are carried over"));
+            return Err(format!(
+                "its '{key}' contains an expression, and only instructions can be converted"
+            ));
         }
     }
     if extra.data.get("on_error").and_then(Value::as_str) == Some("continue") {
-        return Err("the workflow goes on after a failure of its agent".into());
+        return Err("the workflow continues after a failure of its agent".into());
     }
     if let Some((_, edge)) = graph.edges_into(node).find(|(_, edge)| edge.handle != "input") {
         return Err(format!("a value arrives at its input '{}'", edge.handle));
     }
     if !extra.links.is_empty() {
-        losses.push("what is linked to it (tools, sub-agents, a model) is not carried over".into());
+        losses.push("linked tools, sub-agents and models cannot be converted".into());
     }
-    let before = previous(graph, node).ok_or("what it works on depends on which of several branches ran")?;
-    losses.push("its agent gets what came before as `input`, without the node's data and parameters".into());
-    losses.push("members of its answer beside `response`, `model` and `tokens_used` are not dropped".into());
+    let before = previous(graph, node).ok_or("its input depends on which of several branches ran")?;
+    losses.push(
+        "its agent receives the preceding output as `input`, without the node's data and parameters".into(),
+    );
+    losses.push("members of its answer other than `response`, `model` and `tokens_used` are kept".into());
     if before == WORKFLOW_INPUT {
-        losses.push("the message of the person has to be the member `message` of the input".into());
+        losses.push("the message of the user must be the member `message` of the input".into());
     }
     let instructions = extra.data.get("instructions").and_then(Value::as_str).filter(|text| !text.is_empty());
     let instruction = instructions.map(|text| translate(graph, node, text)).transpose()?;
     if instruction.as_deref().is_some_and(has_template) {
-        losses.push("a value that is not there leaves its template in the instruction, not nothing".into());
+        losses.push("a missing value leaves its template in the instruction instead of an empty text".into());
     }
     Ok(Portability::Agent {
         agent: own.agent.clone().unwrap_or_else(|| own.kind.clone()),
@@ -74,14 +78,14 @@ fn conditional(
     losses: &mut Vec<String>,
 ) -> Result<Portability, String> {
     let text = |key: &str| extra.data.get(key).and_then(Value::as_str).unwrap_or_default();
-    let before = previous(graph, node).ok_or("what it looks at depends on which of several branches ran")?;
+    let before = previous(graph, node).ok_or("its input depends on which of several branches ran")?;
     let field: Vec<&str> = text("field").split('.').filter(|step| !step.is_empty()).collect();
     if field.iter().any(|step| step.contains(['{', '}']) || step.trim() != *step) {
-        return Err(format!("templates cannot name the field '{}'", text("field")));
+        return Err(format!("templates cannot reference the field '{}'", text("field")));
     }
     if before == WORKFLOW_INPUT && field.first().is_none_or(|first| *first != MESSAGE) {
         return Err(format!(
-            "only '{MESSAGE}' of the input is handed on by the start, not '{}'",
+            "only '{MESSAGE}' of the input is passed on by the start node, not '{}'",
             text("field")
         ));
     }
@@ -89,7 +93,7 @@ fn conditional(
     let wanted = extra.data.get("value").cloned().unwrap_or_default();
     if !(wanted.is_number() || wanted.is_boolean() || wanted.is_string()) || wanted.to_string().contains("{{")
     {
-        return Err("it compares with something that is not a plain value".into());
+        return Err("it compares with a value that is not a literal".into());
     }
     let folds = extra.data.get("caseSensitive") == Some(&json!(false)) && wanted.is_string();
     // Booleans are numbers in Python, but not in this dialect.
@@ -111,30 +115,30 @@ fn conditional(
     };
     let condition = match text("operator") {
         "" | "equals" => is,
-        "notEquals" => is_not.ok_or("sam compares texts of any case only for being equal")?,
+        "notEquals" => is_not.ok_or("sam can ignore the case of texts only in comparisons for equality")?,
         operator => {
             let compare = match operator {
                 "greaterThan" => ">",
                 "greaterThanOrEqual" | "greaterOrEqual" => ">=",
                 "lessThan" => "<",
                 "lessThanOrEqual" | "lessOrEqual" => "<=",
-                other => return Err(format!("there is no word for the operator '{other}'")),
+                other => return Err(format!("sam has no equivalent of the operator '{other}'")),
             };
             if folds || wanted.is_boolean() {
-                return Err("it compares the order of texts of any case, or of truth values".into());
+                return Err("it compares the order of texts without case, or of booleans".into());
             }
             losses.push("a value that cannot be compared takes the branch 'false' instead of failing".into());
             format!("{seen} {compare} {wanted}")
         }
     };
     if before == WORKFLOW_INPUT {
-        losses.push("the message of the person has to be the member `message` of the input".into());
+        losses.push("the message of the user must be the member `message` of the input".into());
     }
     let port = |name: &str| -> Option<EdgeIndex> {
         graph.edges_out_of(node).find(|(_, edge)| edge.port == name).map(|(ix, _)| ix)
     };
     if port("true").is_none() && port("false").is_some() {
-        return Err("nothing follows where it holds, and a case of sam leads to a node".into());
+        return Err("its branch 'true' has no target, but a case of sam requires one".into());
     }
     Ok(Portability::Choice {
         cases: port("true").map(|edge| (condition, edge)).into_iter().collect(),
@@ -175,7 +179,9 @@ fn translate(graph: &PlanGraph<'_>, node: NodeIndex, text: &str) -> Result<Strin
         };
         let of_input = path.strip_prefix(WORKFLOW_INPUT).map(|rest| rest.trim_start_matches('.'));
         if of_input.is_some_and(|rest| rest.split('.').next() != Some(MESSAGE)) {
-            return Err(format!("only '{MESSAGE}' of the input is handed on by the start, not '{inner}'"));
+            return Err(format!(
+                "only '{MESSAGE}' of the input is passed on by the start node, not '{inner}'"
+            ));
         }
         out.push_str(&text[end..whole.start()]);
         out.push_str("{{");

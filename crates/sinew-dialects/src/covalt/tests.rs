@@ -499,7 +499,7 @@ fn plugins_are_found_where_they_are_dropped() {
     let codes: Vec<_> = unlisted.items.iter().filter_map(|item| item.sub_code.as_deref()).collect();
     assert_eq!(codes, ["UNKNOWN_NODE_TYPE"], "an empty list means none");
     for (plugins, wrong) in [
-        ("twice", "the plugin twice/b is a second one of the kind 'same'"),
+        ("twice", "the plugin twice/b duplicates the kind 'same'"),
         ("broken", "the plugin broken/a cannot be loaded: EOF"),
         ("empty", "the plugin cannot be loaded: no folder below empty has a definition.json"),
         ("endless", "at most 256 folders, 4 deep, are looked at"),

@@ -16,7 +16,7 @@ pub fn agent_call_plan(agent: &str) -> Option<Plan> {
     let document = json!({
         "name": agent_call(agent),
         "workflow": {
-            "description": format!("Asks agent {agent} for another agent."),
+            "description": format!("Calls agent {agent} on behalf of another agent."),
             "version": "1",
             "nodes": [{"id": "call", "type": "agent", "agent_name": agent}],
             "output_mapping": {"output": "{{call.output}}"},

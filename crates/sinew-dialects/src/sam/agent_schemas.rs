@@ -60,7 +60,7 @@ pub(super) fn misfits(input: &Value, schema: &Value, told: usize) -> Vec<(String
     if !is_open(schema) {
         for name in members.keys().filter(|name| !properties.contains_key(*name)) {
             let near = hint_for(told + found.len(), name, properties.keys().map(String::as_str));
-            let words = format!("has '{name}', and the schema of the agent does not");
+            let words = format!("has '{name}', which the schema of the agent lacks");
             found.push((words, near.map(str::to_owned)));
         }
     }

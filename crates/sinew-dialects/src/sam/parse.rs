@@ -30,7 +30,7 @@ pub(super) fn settings(around: &Node, found: &mut ParseFindings) -> WorkflowSett
         found.push(
             Diagnostic::warning(code::SETTING_NO_EFFECT.as_str(), format!("'{CANCELLATION}' has no effect"))
                 .at(waiting.span)
-                .hint("an execution that ends does not wait: open tasks are cancelled, later answers change nothing"),
+                .hint("an execution does not wait at its end: open tasks are cancelled, and later results are ignored"),
         );
     }
     WorkflowSettings {

@@ -69,7 +69,7 @@ impl CompiledPlan {
         let foreign = |error: serde_json::Error| {
             Fault::invalid(
                 code::PLAN_OF_OTHER_DIALECT.as_str(),
-                format!("the plan was not made from a workflow of this dialect: {error}"),
+                format!("the plan is of another dialect: {error}"),
             )
         };
         let mut owners = vec![Vec::new(); plan.nodes.len()];

@@ -118,7 +118,7 @@ impl<'d> DefinitionCheck<'d, '_> {
                         .hint("rename the node"),
                 );
             } else if node.id.contains(['.', '{', '}']) {
-                let shadowed = format!("templates cannot name a node with the id '{}'", node.id);
+                let shadowed = format!("templates cannot reference a node with the id '{}'", node.id);
                 self.found.push(
                     Diagnostic::warning(code::TEMPLATES_CANNOT_NAME_THIS_NODE.as_str(), shadowed).at(place),
                 );
@@ -180,7 +180,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         {
             let inner =
                 format!("node '{}' waits for '{id}', which runs inside '{}'", node.id, owners.join("', '"));
-            let hint = format!("it will wait for '{}'; write that", owners.join("' and '"));
+            let hint = format!("it waits for '{}' instead; name that node", owners.join("' and '"));
             self.found
                 .push(Diagnostic::warning(code::NODE_WAITS_FOR_LOOP_BODY.as_str(), inner).at(at).hint(hint));
         }
@@ -205,7 +205,7 @@ impl<'d> DefinitionCheck<'d, '_> {
                 self.found.push(
                     wrong
                         .hint(format!(
-                            "add 'depends_on: [{}]' to node '{id}', or it would run at once",
+                            "add 'depends_on: [{}]' to node '{id}'; otherwise it runs immediately",
                             node.id
                         ))
                         .related(target.places.of("id"), format!("node '{id}'")),
@@ -609,7 +609,8 @@ impl<'d> DefinitionCheck<'d, '_> {
         let none_flows = definition.nodes.iter().all(|node| !self.shape.flows(&node.id));
         if none_flows && !definition.nodes.is_empty() {
             let nothing =
-                "no node of the workflow ever starts: all are exit handlers or run inside others".to_owned();
+                "no node of the workflow can start: all are exit handlers or run inside other nodes"
+                    .to_owned();
             self.error(code::NOTHING_TO_RUN.as_str(), nothing, definition.places.of("nodes"));
         }
         if known {

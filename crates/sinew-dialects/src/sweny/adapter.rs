@@ -157,7 +157,10 @@ fn node_extra(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeExtra, 
 }
 
 fn broken_plan(error: &serde_json::Error) -> Fault {
-    Fault::invalid(code::SWENY_WORKFLOW_WRONG_FORM.as_str(), format!("the plan is not one of sweny: {error}"))
+    Fault::invalid(
+        code::SWENY_WORKFLOW_WRONG_FORM.as_str(),
+        format!("the plan is not of the dialect sweny: {error}"),
+    )
 }
 
 /// Returns sources of the input that are not inline text: files are not read during an execution.
@@ -171,7 +174,7 @@ fn unreadable(input: &Value) -> Vec<inputs::Problem> {
         .map(|(key, n, _)| {
             (
                 format!("{key}.{n}"),
-                "must be text: files are read by whoever starts the run, not while it runs".to_owned(),
+                "must be text: files are read by the caller that starts the execution, not during the execution".to_owned(),
             )
         })
         .collect()

@@ -13,10 +13,10 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<
     let plan = graph.plan();
     let parsed = (graph.plan_extra::<PlanExtra>(), NodeExtra::deserialize(&plan.node(node).extra));
     let (Some(whole), Ok(extra)) = parsed else {
-        return Portability::Not("the plan is not one of this dialect".into());
+        return Portability::Not("the plan is of another dialect".into());
     };
     if plan.node(node).id.contains(['.', '{', '}']) {
-        return Portability::Not("templates of sam cannot name it".into());
+        return Portability::Not("templates of sam cannot reference it".into());
     }
     let mut edges = graph.edges_out_of(node).map(|(_, edge)| edge);
     if edges.clone().any(|edge| edge.label.is_some()) {
@@ -24,7 +24,7 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<
     }
     if edges.nth(1).is_some() {
         return Portability::Not(
-            "only the first of its edges is ever taken, until its budget is used up".into(),
+            "only the first of its edges is taken, until its max_iterations is reached".into(),
         );
     }
     let work = &extra.work;
@@ -40,14 +40,14 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<
     }
     let instruction = instruct::instruction(whole, &extra, &Value::Null);
     if has_template(&instruction) {
-        return Portability::Not("sam would fill the templates of its instruction".into());
+        return Portability::Not("sam would evaluate the templates in its instruction".into());
     }
     for (is_lost, what) in [
         (true, "a failure of its agent ends the workflow"),
-        (true, "an answer that is a whole result, or not an object, reaches later nodes as it is"),
-        (!work.skills.is_empty(), "the tools of its skills have to be the agent's own"),
+        (true, "an answer that is a complete result, or not an object, is passed on unchanged"),
+        (!work.skills.is_empty(), "the agent must provide the tools of its skills itself"),
         (work.model.is_some(), "the agent chooses its model"),
-        (work.max_turns.is_some(), "the agent chooses how many turns it takes"),
+        (work.max_turns.is_some(), "the agent chooses the number of its turns"),
         (plan.entry.contains(&node), "'rules', 'context' and 'dryRun' of the input have no meaning"),
     ] {
         if is_lost {

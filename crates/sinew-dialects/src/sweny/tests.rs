@@ -564,7 +564,9 @@ fn inputs_are_admitted_with_defaults_and_all_their_problems() {
     let refused = adapter.admit(&plan, json!({ "who": "x", "rules": ["./file"] })).unwrap_err();
     assert_eq!(
         refused.details,
-        ["rules.0: must be text: files are read by whoever starts the run, not while it runs"]
+        [
+            "rules.0: must be text: files are read by the caller that starts the execution, not during the execution"
+        ]
     );
 }
 

@@ -299,7 +299,7 @@ pub(super) fn with_function(
                 Some(first) => first,
                 None => match rest.next() {
                     Some((_, first)) => first,
-                    None => return refuse("reduce of an empty list needs a first value"),
+                    None => return refuse("reduce of an empty list requires an initial value"),
                 },
             };
             for (at, item) in rest {

@@ -27,7 +27,7 @@ pub(in super::super) fn parse(text: &str) -> Result<ScriptExpression> {
     parser.take(";");
     match parser.tokens.get(parser.at) {
         None => Ok(expr),
-        Some(_) => refuse("something follows the expression"),
+        Some(_) => refuse("unexpected text after the expression"),
     }
 }
 

@@ -104,5 +104,5 @@ fn string(text: &str, quote: char) -> Result<(String, usize)> {
             None => break,
         }
     }
-    refuse("a text has no end")
+    refuse("a text is not terminated")
 }

@@ -148,7 +148,7 @@ impl StringPrefix {
 
     fn byte_string(self, body: &str) -> Result<Vec<u8>, String> {
         if body.contains("{{") {
-            return Err(syntax("a template cannot stand in bytes; write '{{…}}'.encode()"));
+            return Err(syntax("bytes cannot contain a template; write '{{…}}'.encode()"));
         }
         if !body.is_ascii() {
             return Err(syntax("bytes can only contain ASCII literal characters"));
@@ -159,7 +159,7 @@ impl StringPrefix {
         // Bytes have no code point escapes.
         let body = body.replace("\\\\", "\\x5c").replace("\\u", "\\\\u").replace("\\U", "\\\\U");
         let bytes = unescape(&body).chars().map(|c| u8::try_from(u32::from(c))).collect::<Result<_, _>>();
-        bytes.map_err(|_| syntax("an escape is beyond the bytes"))
+        bytes.map_err(|_| syntax("an escape exceeds the range of a byte"))
     }
 
     pub(super) fn unescape(self, text: &str) -> String {

@@ -581,9 +581,9 @@ fn unsupported(what: &str) -> String {
 fn unexpected(token: &Token) -> String {
     syntax(&match token {
         Token::Symbol("=") => "'=' does not compare; write '=='".to_owned(),
-        Token::Symbol("&&") => "'&&' is not known; write 'and'".to_owned(),
-        Token::Symbol("||") => "'||' is not known; write 'or'".to_owned(),
-        Token::Symbol("!") => "'!' is not known; write 'not'".to_owned(),
+        Token::Symbol("&&") => "'&&' is not an operator; write 'and'".to_owned(),
+        Token::Symbol("||") => "'||' is not an operator; write 'or'".to_owned(),
+        Token::Symbol("!") => "'!' is not an operator; write 'not'".to_owned(),
         Token::Symbol(symbol) => format!("unexpected '{symbol}'"),
         Token::Name(name) => format!("unexpected '{name}'"),
         Token::Number(_) => "unexpected number".to_owned(),

@@ -35,7 +35,9 @@ pub(super) fn translation<'a>(args: &[Operand<'a>], fuel: &mut EvaluationFuel) -
                     }
                     Operand::Int(int) => Operand::Int(int),
                     Operand::None => Operand::None,
-                    _ => return Err("TypeError: translate tables hold integers, texts and None".to_owned()),
+                    _ => {
+                        return Err("TypeError: translate tables contain integers, texts and None".to_owned());
+                    }
                 };
                 table.insert(c.into(), target);
             }

@@ -25,7 +25,7 @@ const EXAMPLES: &str = "Examples:
 /// Arguments of `sinew serve agent`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Serve ready-made agents (script, command, http, mcp, model) from files. Each agent \
+    long_about = "Serve agents from files: script, command, http, mcp or model. Each agent \
                   announces its card, takes tasks from its queue and answers A2A calls. Several processes \
                   may serve the same agent and share its work.\n\n\
                   On SIGTERM the agents drain: they take no new tasks, finish tasks in progress and exit.",

@@ -37,7 +37,7 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 pub(crate) enum ServeCommand {
     /// Run workflows; executors share the shards of the mesh
     Executor(ExecutorArgs),
-    /// Serve ready-made agents from files
+    /// Serve agents from files
     Agent(agent::AgentArgs),
     /// Serve workflows and agents over HTTP: A2A (JSON-RPC and REST) and MCP tools
     Gateway(Box<gateway::GatewayArgs>),

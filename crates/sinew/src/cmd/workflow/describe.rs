@@ -137,7 +137,7 @@ fn text(loaded: &Loaded, lowered: &Lowered) -> String {
     let cost = limits.cost_usd.map(|usd| format!(", ${usd} for models")).unwrap_or_default();
     let _ = writeln!(
         out,
-        "  limits     {} items a map, {} rounds a loop, depth {}{time}{cost}\n",
+        "  limits     {} items per map, {} iterations per loop, depth {}{time}{cost}\n",
         limits.fan_out, limits.iterations, limits.depth
     );
     let mut lines = vec![["NODE", "KIND", "AGENT", "DEPENDS ON"].map(str::to_owned)];
