@@ -33,7 +33,7 @@ pub struct PersonAnswer {
     /// The answer other than yes and no; null if there is none.
     #[serde(default)]
     pub answer: Value,
-    /// Whether nobody answered in time.
+    /// Whether no answer arrived in time.
     #[serde(default)]
     pub timed_out: bool,
 }

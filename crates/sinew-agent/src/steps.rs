@@ -309,8 +309,8 @@ fn typed<T: DeserializeOwned>(name: &str, value: Value) -> Result<T, Failure> {
 
 fn unknown(name: &str) -> Failure {
     let text = format!(
-        "a process stopped during step '{name}', which may have taken effect: find out whether it has, and go on \
-         with a step of another name"
+        "a process stopped during step '{name}', which may have taken effect: determine whether it has, and \
+         continue with a step of another name"
     );
     Fault::error(code::STEP_FATE_UNKNOWN.as_str(), text).with_retryable(false).into()
 }

@@ -156,7 +156,7 @@ pub enum AgentError {
         reason: String,
     },
     /// A server of the Model Context Protocol received a call and did not answer it.
-    #[error("the MCP server gave no answer: {reason}")]
+    #[error("the MCP server did not respond: {reason}")]
     McpAnswerLost {
         /// Text of the failure, cleaned.
         reason: String,

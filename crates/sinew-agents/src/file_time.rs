@@ -46,7 +46,7 @@ impl<'de> Deserialize<'de> for Time {
             Value::String(text) => Self::parse(text),
             _ => None,
         };
-        time.ok_or_else(|| de::Error::custom("expected a length of time such as 30s, at most 10 years"))
+        time.ok_or_else(|| de::Error::custom("expected a duration such as 30s, at most 10 years"))
     }
 }
 

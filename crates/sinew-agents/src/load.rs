@@ -242,7 +242,7 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<FileC
             _ if name.is_empty() || name.contains(['=', '\0']) => {
                 "this cannot be the name of a variable".to_owned()
             }
-            _ if value.contains('\0') => "a NUL byte cannot stand in the environment".to_owned(),
+            _ if value.contains('\0') => "an environment variable cannot contain a NUL byte".to_owned(),
             Ok(template) => {
                 env.push((name.clone(), template));
                 continue;
@@ -311,7 +311,7 @@ fn build_mcp(file: &McpFile, folder: &Path) -> Result<McpAgent, Vec<FileComplain
 fn build_http(file: &HttpFile) -> Result<Http, Vec<FileComplaint>> {
     let complain = |problem: &str| vec![FileComplaint::new("/run/http/url", problem)];
     if file.from_input && !file.url.is_empty() {
-        return Err(complain("the input names the url: leave it out, or leave out from_input"));
+        return Err(complain("with from_input the input contains the url; remove `url` or `from_input`"));
     }
     if file.from_input && (!file.headers.is_empty() || file.body.is_some()) {
         return Err(complain("with from_input the whole request comes from the input"));

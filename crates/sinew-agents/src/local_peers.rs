@@ -73,7 +73,7 @@ impl Peers for LocalPeers {
         };
         if self.depth >= MAX_CALL_DEPTH {
             let text = format!(
-                "agents may ask agents {MAX_CALL_DEPTH} levels deep, and agent '{}' would be deeper",
+                "calls between agents can be nested {MAX_CALL_DEPTH} levels deep; the call of agent '{}' exceeds this limit",
                 call.agent
             );
             let fault = Fault::failure(code::MODEL_GOES_IN_CIRCLES.as_str(), text).with_retryable(false);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use sinew_files::{read_file, read_text_file};
 
 /// Reason why a file that a posted agent file references is not read.
-const NOTHING_BESIDE: &str = "a file that was sent has no other files beside it";
+const NOTHING_BESIDE: &str = "an uploaded file cannot reference other files";
 
 /// Location of the files that an agent file references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

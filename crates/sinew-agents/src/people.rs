@@ -45,7 +45,7 @@ pub(crate) struct NoPeople;
 
 impl People for NoPeople {
     fn ask(&self, _: PersonPrompt) -> BoxFuture<'_, Result<PersonReply, Fault>> {
-        let comment = Some("no person can be asked here".to_owned());
+        let comment = Some("no person is available here".to_owned());
         std::future::ready(Ok(PersonReply { approved: false, by_person: String::new(), comment })).boxed()
     }
 }

@@ -229,7 +229,7 @@ pub(crate) fn scalar(value: &Value) -> Result<String, String> {
         Value::Number(number) => Ok(number.to_string()),
         Value::Bool(truth) => Ok(truth.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => {
-            Err(format!("{} cannot stand in text", kind(value)))
+            Err(format!("{} cannot be inserted into text", kind(value)))
         }
     }
 }
@@ -265,8 +265,8 @@ mod tests {
             ("x{{ input.a.b.1 }}y${env:TOKEN}z", Ok("xxy<TOKEN>z")),
             ("{{instruction}} {{context.node_id}}", Ok("do n1")),
             ("{{input.t}}", Ok("{{input.a}}")), // a value is never a template
-            ("{{input.n}}", Err("it cannot be filled: null cannot stand in text")),
-            ("{{input.o}}", Err("it cannot be filled: an object cannot stand in text")),
+            ("{{input.n}}", Err("it cannot be filled: null cannot be inserted into text")),
+            ("{{input.o}}", Err("it cannot be filled: an object cannot be inserted into text")),
             ("{{input.missing}}", Err("it cannot be filled: there is no 'input.missing'")),
             ("{{input.a.b.2}}", Err("it cannot be filled: there is no 'input.a.b.2'")),
             ("{{input.t.x}}", Err("it cannot be filled: there is no 'input.t.x'")),

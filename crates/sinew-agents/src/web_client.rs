@@ -63,7 +63,7 @@ impl WebClient {
             return Err(bad("has neither http nor https".to_owned()));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(bad("has a user or a password in it".to_owned()));
+            return Err(bad("contains a user or a password".to_owned()));
         }
         check_literal_address(&url, self.allow_private)?;
         Ok(url)

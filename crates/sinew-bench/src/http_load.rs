@@ -107,7 +107,7 @@ pub(crate) async fn begin_task(
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
     let id = answer.pointer("/result/task/id").and_then(Value::as_str);
-    let id = id.ok_or_else(|| BenchProcessError(format!("a task was not begun: {answer}")))?;
+    let id = id.ok_or_else(|| BenchProcessError(format!("a task was not started: {answer}")))?;
     ExecutionId::parse(id).map_err(broken)
 }
 

@@ -104,7 +104,7 @@ impl ExecutionLoad {
                     }
                     None if began.elapsed() > PATIENCE => {
                         return Err(BenchProcessError(format!(
-                            "nobody began execution {execution} within {PATIENCE:?}"
+                            "no executor started execution {execution} within {PATIENCE:?}"
                         )));
                     }
                     _ => continue,

@@ -464,8 +464,8 @@ fn plain_name(system: &str) -> &'static str {
         "floor a4" => "floor: appends around requests (a4)",
         "floor g4" => "floor: the same appends in groups (g4)",
         "floor queued" => "floor: a4 with queue and results (queued)",
-        "queue" => "Sinew, agents asked through their queue",
-        "direct" => "Sinew, agents asked directly",
+        "queue" => "Sinew, agents called through their queue",
+        "direct" => "Sinew, agents called directly",
         _ => "something else",
     }
 }

@@ -233,7 +233,7 @@ pub enum Status {
 pub enum DrawError {
     /// The drawing exceeds the limits of a picture.
     #[error(
-        "the graph has {nodes} nodes and {edges} edges; a picture holds {limit} nodes and twice as many edges; ask for mermaid, dot or the terminal form"
+        "the graph has {nodes} nodes and {edges} edges; a picture can have {limit} nodes and twice as many edges; use mermaid, dot or the terminal format"
     )]
     TooLarge {
         /// Nodes in the drawing.

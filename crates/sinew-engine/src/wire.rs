@@ -27,7 +27,7 @@ pub enum WireError {
     #[error("the bytes are not a journal round: {0}")]
     Malformed(#[from] prost::DecodeError),
     /// Written by a newer version.
-    #[error("journal format {0} is not known to this version")]
+    #[error("journal format {0} is not supported by this version")]
     Version(u32),
     /// A fact of an unknown kind, whose effect is unknown as well.
     #[error("fact {0} of the round has a kind that this version does not know; upgrade Sinew")]

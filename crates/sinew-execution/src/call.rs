@@ -157,7 +157,7 @@ pub fn call_cycle(program: &Program, chain: &[String]) -> Option<Fault> {
     }
     let shown: Vec<&str> = chain.iter().map(String::as_str).chain([name]).collect();
     let shown: String = shown.join(" -> ").chars().filter(|c| !c.is_control()).take(1_000).collect();
-    Some(Fault::invalid(CALL_CYCLE, format!("call cycle of workflows: {shown}")))
+    Some(Fault::invalid(CALL_CYCLE, format!("workflows call each other in a cycle: {shown}")))
 }
 
 /// Returns the name of an activation in events: the node's id, with the position for children of

@@ -228,7 +228,13 @@ async fn agents_answer_fail_die_and_run_out_of_time() {
             "node 'w' failed: node 'x' failed",
         ),
         ("no such sub", one(json!({"call": "sub"})), Failure, null.clone(), "Workflow 'sub' not found"),
-        ("calls itself", one(json!({"call": "one"})), Failure, null.clone(), "call cycle of workflows"),
+        (
+            "calls itself",
+            one(json!({"call": "one"})),
+            Failure,
+            null.clone(),
+            "workflows call each other in a cycle",
+        ),
         (
             "map",
             vec![plan("map", &[("m", json!({"map": 3})), ("inner", json!({"ask": "echo"}))])],

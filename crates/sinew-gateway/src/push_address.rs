@@ -30,7 +30,7 @@ mod tests {
                  --push-to-private-addresses to reach it",
             ),
             ("ftp://example.com/", "the address has neither http nor https"),
-            ("http://ann:pw@example.com/", "the address has a user or a password in it"),
+            ("http://ann:pw@example.com/", "the address contains a user or a password"),
         ] {
             assert_eq!(webhook_problem(&web.check(address).unwrap_err()), problem);
         }

@@ -307,7 +307,7 @@ pub(crate) fn read_text(spec: &ConversationSpec, plan: AnswerPlan, text: &str) -
     if !text.trim().is_empty() && fits(&words).is_empty() {
         FinalAnswer::Output(words)
     } else {
-        FinalAnswer::Bad(vec!["the answer holds no JSON".to_owned()])
+        FinalAnswer::Bad(vec!["the answer contains no JSON".to_owned()])
     }
 }
 
@@ -330,7 +330,7 @@ pub(crate) fn read_answer_call(spec: &ConversationSpec, arguments: &str) -> Fina
 
 fn read_marker(embed: &ResultEmbed) -> FinalAnswer {
     if embed.failed {
-        let reason = embed.message.clone().unwrap_or_else(|| "the model says that it failed".to_owned());
+        let reason = embed.message.clone().unwrap_or_else(|| "the model reported a failure".to_owned());
         return FinalAnswer::Failed(shortened(&crate::text::without_hidden(&reason), 500));
     }
     match embed.reference() {

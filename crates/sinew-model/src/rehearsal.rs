@@ -244,7 +244,7 @@ pub fn crash_everywhere<S: RehearsalStubs>(
         let mut keys: Vec<&String> = begun.collect();
         keys.sort();
         if let Some([twice, _]) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
-            return found(format!("the call {twice} was begun twice"));
+            return found(format!("the call {twice} was started twice"));
         }
         let turns = again.log.iter().filter(|record| matches!(record.body, StepBody::Turn { .. })).count();
         if turns != whole.state.totals.turns as usize {

@@ -95,7 +95,7 @@ impl ModelScript {
         let last_echo = || self.answers.last().filter(|answer| answer.get("echo").is_some());
         let Some(answer) = self.matching(asked, prompt).or_else(last_echo) else {
             let text =
-                format!("the script has {} answers, and a further one was asked for", self.answers.len());
+                format!("the script has {} answers, and a further one was requested", self.answers.len());
             return Err(ModelRefusal::new(RefusalKind::Denied, text));
         };
         if let Some(recorded) = answer.get("prompt") {

@@ -13,7 +13,7 @@ use crate::workflow_file::{Loaded, dialect_of, program};
 use crate::workflow_search::SearchedFile;
 
 /// Reason why a file next to an uploaded file is not read.
-const NOTHING_BESIDE: &str = "a file that was sent has no other files beside it";
+const NOTHING_BESIDE: &str = "an uploaded file cannot reference other files";
 
 /// Reads and checks a workflow file or an agent file. Its diagnostics contain all errors.
 pub fn check_posted_file(name: &str, bytes: &[u8], dialect: Option<&str>) -> Result<SearchedFile, Failure> {

@@ -7,7 +7,7 @@ use crate::{JoinRule, NodeIndex, NodeOperation, Plan};
 #[non_exhaustive]
 pub enum PlanError {
     /// Written in a format that this version does not support.
-    #[error("plan format {0} is not known to this version")]
+    #[error("plan format {0} is not supported by this version")]
     Format(u32),
     /// No node has this index.
     #[error("{place} names node {ix}, which does not exist")]

@@ -72,7 +72,7 @@ async fn all_outcomes(
         wait = if missing > had { BACKOFF.0 } else { wait };
         tokio::time::sleep(wait).await;
         if wait < BACKOFF.1 && wait * 2 >= BACKOFF.1 {
-            warn!("scripts wait for a worker: too many of them, or no worker can be started");
+            warn!("no script worker is available: too many scripts are pending, or no worker can be started");
         }
         wait = (wait * 2).min(BACKOFF.1);
     }

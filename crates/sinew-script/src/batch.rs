@@ -210,7 +210,10 @@ impl RunningBatch {
     /// Submits the next call, or returns all outcomes.
     fn advance(mut self) {
         if self.evaluated > BATCH_TIMEOUT {
-            self.give_up(&ScriptError::new(ScriptErrorKind::Timeout, "the scripts took too long in all"));
+            self.give_up(&ScriptError::new(
+                ScriptErrorKind::Timeout,
+                "the scripts exceeded their total time limit",
+            ));
         }
         let Some(call) = self.calls.next() else {
             return (self.done)(self.outcomes);
@@ -234,7 +237,7 @@ impl RunningBatch {
         self.result_bytes += outcome.result_bytes();
         let given_up = match &outcome {
             _ if self.result_bytes > MAX_RESULT_BYTES => {
-                Some(ScriptError::new(ScriptErrorKind::Value, "the results are too large in all"))
+                Some(ScriptError::new(ScriptErrorKind::Value, "the results exceed their total size limit"))
             }
             // Later calls would not get a worker either.
             CallOutcome::Error(error) if outcome.is_unavailable() => Some(error.clone()),
@@ -314,7 +317,7 @@ mod tests {
         let outcomes = CallBatch { values: vec![json!(1)], calls }.perform();
         let full = outcomes.iter().take_while(|outcome| matches!(outcome, CallOutcome::Value(_))).count();
         assert_eq!((outcomes.len(), full), (20, MAX_RESULT_BYTES / 1_000_002));
-        let too_large = |outcome: &CallOutcome| matches!(outcome, CallOutcome::Error(error) if error.message == "the results are too large in all");
+        let too_large = |outcome: &CallOutcome| matches!(outcome, CallOutcome::Error(error) if error.message == "the results exceed their total size limit");
         assert!(outcomes[full..].iter().all(too_large));
     }
 }

@@ -209,7 +209,7 @@ fn call_function(
             Some(item) => value_of(item),
             None => Err(ScriptError::new(ScriptErrorKind::Value, "the result is too large")),
         },
-        _ => Err(ScriptError::new(ScriptErrorKind::Internal, "the script brought no result")),
+        _ => Err(ScriptError::new(ScriptErrorKind::Internal, "the script returned no result")),
     }
 }
 

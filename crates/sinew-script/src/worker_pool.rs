@@ -78,7 +78,7 @@ pub(crate) fn evaluate(request: EvaluationRequest, printed: &PrintedText) -> Eva
         done: Box::new(move |result, _| drop(sender.send(result))),
     };
     submit(owner, waiting);
-    receiver.recv().unwrap_or_else(|_| Err(unavailable("no worker took the script")))
+    receiver.recv().unwrap_or_else(|_| Err(unavailable("no worker accepted the script")))
 }
 
 /// Queues a request for its owner. `build` is called when a worker is available, `done` on the same
@@ -100,7 +100,7 @@ impl WorkerPool {
         let mut queue = self.lock();
         if !self.start_threads(&mut queue) {
             drop(queue);
-            return (request.done)(Err(unavailable("no thread to run a script")), Duration::ZERO);
+            return (request.done)(Err(unavailable("cannot start a thread for scripts")), Duration::ZERO);
         }
         queue.requests.push(owner, request);
         let refused = queue.requests.refuse(owner);
@@ -212,7 +212,10 @@ impl Evaluator {
             let mut process = match started {
                 Ok(process) => process,
                 Err(error) => {
-                    return (Err(unavailable(&format!("no worker for scripts: {error}"))), Duration::ZERO);
+                    return (
+                        Err(unavailable(&format!("cannot start a script worker: {error}"))),
+                        Duration::ZERO,
+                    );
                 }
             };
             match process.exchange(request) {

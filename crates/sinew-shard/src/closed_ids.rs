@@ -69,7 +69,7 @@ fn hash(id: &str) -> u64 {
 pub(crate) fn check_key_time(identity: &StartIdentity, start: &StartCommand, now: Time) -> Result<(), Fault> {
     match key_time(identity, start) {
         Some(made) if made > now.saturating_add(MAX_KEY_LEAD_MS) => {
-            let text = format!("the key of the start was made {} ms in the future", made - now);
+            let text = format!("the key of the start was created {} ms in the future", made - now);
             Err(Fault::invalid(code::START_KEY_OF_FUTURE.as_str(), text))
         }
         _ => Ok(()),

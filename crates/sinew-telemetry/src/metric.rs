@@ -200,7 +200,7 @@ pub const METRICS: &[MetricDescription] = &[
     counter(
         "sinew_conversions_failed_total",
         &[],
-        "calls of conversion functions that raised; the value is passed on unconverted",
+        "failed calls of conversion functions, whose values are passed on unconverted",
     ),
     counter("sinew_schema_violations_total", &[], "inputs and outputs of nodes that violate their specs"),
     counter(

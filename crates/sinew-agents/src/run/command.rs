@@ -143,7 +143,8 @@ fn variable(
         .fill(&call.scope(instruction.as_ref()), plain, |variable| secrets.read(environment, variable))
         .and_then(|text| {
             let fits = !text.contains('\0');
-            fits.then_some(text).ok_or_else(|| "a NUL byte cannot stand in the environment".to_owned().into())
+            fits.then_some(text)
+                .ok_or_else(|| "an environment variable cannot contain a NUL byte".to_owned().into())
         });
     text.map_err(|error| error.at(format!("env '{name}'")))
 }

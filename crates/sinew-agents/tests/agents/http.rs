@@ -131,7 +131,7 @@ async fn refuses_data_that_would_change_the_request() {
             "/a/{{input.x}}",
             json!({}),
             json!({"x": {}}),
-            "url cannot be filled: an object cannot stand in text",
+            "url cannot be filled: an object cannot be inserted into text",
         ),
         ("/a/{{input.x}}", json!({}), json!({}), "url cannot be filled: there is no 'input.x'"),
         ("/", json!({"body": "{{input.x}}"}), json!({}), "body cannot be filled: there is no 'input.x'"),
@@ -139,13 +139,13 @@ async fn refuses_data_that_would_change_the_request() {
             "/",
             json!({"headers": {"X": "{{input.x}}"}}),
             json!({"x": "a\r\nEvil: 1"}),
-            "header 'x' cannot be filled: a value holds a control character",
+            "header 'x' cannot be filled: a value contains a control character",
         ),
         (
             "/",
             json!({"headers": {"X": "{{input.x}}"}}),
             json!({"x": "a\u{0}"}),
-            "header 'x' cannot be filled: a value holds a control character",
+            "header 'x' cannot be filled: a value contains a control character",
         ),
     ] {
         let server = Server::start(vec![json("1")]).await;

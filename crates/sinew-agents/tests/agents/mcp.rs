@@ -72,7 +72,7 @@ async fn failures_say_whose_they_are() {
             "SINEW-5051 failure: the tool fail failed: no such file: /etc/x of *** (again)",
         ),
         (json!({"tool": "unknown"}), json!({}), "SINEW-5050 error: the MCP server cannot be used: "),
-        (json!({"tool": "leave"}), json!({}), "SINEW-5050 error: the MCP server gave no answer: "),
+        (json!({"tool": "leave"}), json!({}), "SINEW-5050 error: the MCP server did not respond: "),
         (json!({"allow": ["add"]}), json!({"tool": "fail"}), "SINEW-5013 invalid: "),
         (json!({}), json!("add"), "SINEW-5013 invalid: "),
         (json!({"command": ["/no/such/program"]}), json!({"tool": "add"}), "SINEW-5020 error: "),

@@ -282,7 +282,8 @@ async fn budgets_hold_with_servers_that_count_no_tokens() {
         let more = json!({"tools": [{"builtin": ["time"]}], "budget": {budget: limit, "last_word": false}});
         let fixture = agent(&server, &price, &more);
         let fault = fixture.output(json!({"text": "hi"})).await.unwrap_err();
-        let expected = format!("SINEW-5208 failure: the budget '{budget}' of the conversation is spent: ");
+        let expected =
+            format!("SINEW-5208 failure: the budget '{budget}' of the conversation is exhausted: ");
         assert!(told(&fault).starts_with(&expected), "{usage}: {}", told(&fault));
     }
 }
@@ -359,7 +360,7 @@ async fn outputs_fit_the_schema_of_the_file_or_of_the_request() {
     assert_eq!(body["response_format"]["type"], "json_schema");
     let feedback = asked(&server, 1)["messages"].as_array().unwrap().last().unwrap()["content"].clone();
     assert!(
-        feedback.as_str().unwrap().starts_with("The output cannot be used:\n- the answer holds no JSON"),
+        feedback.as_str().unwrap().starts_with("The output cannot be used:\n- the answer contains no JSON"),
         "{feedback}"
     );
 }
@@ -439,7 +440,7 @@ async fn without_people_approvals_are_refused_and_told() {
     assert_eq!(reply.usage["tool_calls"], 1);
     let body = asked(&server, 2);
     let refused = body["messages"][3]["content"].as_str().unwrap();
-    assert!(refused.contains("no person can be asked here [SINEW-5211]"), "{refused}");
+    assert!(refused.contains("no person is available here [SINEW-5211]"), "{refused}");
     assert_eq!(body["messages"][5]["content"], r#"{"from":"script:pay","content":"paid"}"#);
 }
 

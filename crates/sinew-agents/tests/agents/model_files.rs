@@ -31,7 +31,7 @@ fn complaints_have_places() {
         ("    tools: [{peer: A, max_result: 1}]\n", "6:35 "),
         (
             "    instruction: 'Key ${env:KEY}'\n",
-            "6:18 SINEW-5212 a variable of the environment may not stand in an instruction",
+            "6:18 SINEW-5212 an instruction cannot contain an environment variable",
         ),
         (
             "    instruction: 'Say {{input.text}}'\n",
@@ -40,7 +40,7 @@ fn complaints_have_places() {
         ("    instruction_file: missing.md\n", "6:23 SINEW-5212 cannot read 'missing.md'"),
         (
             "    budget: {cost_usd: 1}\n",
-            "6:24 SINEW-5212 a budget of money needs the price of every model; 'main' has none",
+            "6:24 SINEW-5212 cost_usd requires the price of every model; 'main' has none",
         ),
         (
             "    tools: [{peer: A, as: t}, {peer: B, as: t}]\n",
@@ -52,7 +52,7 @@ fn complaints_have_places() {
             "6:13 SINEW-5212 expected exactly one of peer, workflow, mcp, script, builtin, request",
         ),
         ("    tools: [{}]\n", "6:13 SINEW-5212 expected exactly one of peer"),
-        ("    tools: [{peer: 'A*', as: t}]\n", "6:30 SINEW-5212 this entry may bring several tools"),
+        ("    tools: [{peer: 'A*', as: t}]\n", "6:30 SINEW-5212 this entry can provide several tools"),
         (
             "    tools: [{peer: A, command: [a]}]\n",
             "6:32 SINEW-5212 `command` belongs to tools of an MCP server",
@@ -75,7 +75,7 @@ fn complaints_have_places() {
         ),
         (
             "    tools: [{mcp: f, command: [x], env: {K: '{{input.k}}'}, allow: [a]}]\n",
-            "6:45 SINEW-5212 data may not stand in the settings of a server",
+            "6:45 SINEW-5212 settings of a server cannot contain data",
         ),
         ("    tools: [{mcp: 'a b', command: [x], allow: [a]}]\n", "6:19 SINEW-5212 the name of a server"),
         ("    tools: [{mcp: f, as: g, command: [x], allow: [a]}]\n", "6:26 SINEW-5212 this entry may bring"),
@@ -110,7 +110,10 @@ fn complaints_have_places() {
 #[test]
 fn models_are_checked() {
     for (models, expected) in [
-        ("{main: {provider: openai}}", "SINEW-5212 a model needs the provider's name of it in `model`"),
+        (
+            "{main: {provider: openai}}",
+            "SINEW-5212 `model` is required: the name of the model at its provider",
+        ),
         (
             "{main: {provider: openai, model: m, key: sk-123}}",
             "SINEW-5212 a key must come from the environment: write ${env:NAME}",
@@ -129,7 +132,7 @@ fn models_are_checked() {
         ),
         (
             "{main: {provider: openai, model: m, url: 'http://u:p@a'}}",
-            "SINEW-5212 it must not hold credentials",
+            "SINEW-5212 it must not contain credentials",
         ),
         (
             "{main: {provider: openai, model: m, url: 'http://a/?k=1'}}",
@@ -141,7 +144,7 @@ fn models_are_checked() {
         ),
         (
             "{main: {provider: openai, model: m, headers: {X: '{{input.a}}'}}}",
-            "SINEW-5212 data may not stand in the headers of a model",
+            "SINEW-5212 headers of a model cannot contain data",
         ),
         ("{main: {provider: script, answers: [{say: x}]}}", "SINEW-5212 'say' is not one of call, answer"),
         (
@@ -155,7 +158,7 @@ fn models_are_checked() {
         assert!(found.iter().any(|line| line.contains(expected)), "{models}: {found:?}");
     }
     let found = complaints("name: x\nrun: {model: {use: [main]}}\n");
-    assert!(found[0].contains("models.yaml beside this file cannot be read"), "{found:?}");
+    assert!(found[0].contains("models.yaml next to this file cannot be read"), "{found:?}");
 }
 
 #[test]

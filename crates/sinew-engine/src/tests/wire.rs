@@ -68,8 +68,8 @@ fn refused(bytes: &[u8], expected: &str) {
 
 #[test]
 fn what_is_not_known_is_refused_with_its_reason() {
-    refused(b"", "journal format 0 is not known");
-    refused(&[8, 3], "journal format 3 is not known");
+    refused(b"", "journal format 0 is not supported");
+    refused(&[8, 3], "journal format 3 is not supported");
     refused(&[8, 1, 26], "the bytes are not a journal round");
     refused(b"hello", "the bytes are not a journal round");
     // Facts: a resume, then one of field 99.

@@ -99,9 +99,9 @@ async fn cases_of_a_model_agent_are_run_at_the_desk() {
         (
             model("instruction_file: /etc/passwd"),
             cases.to_owned(),
-            vec!["0 passed, 0 failed", "has no other files beside it"],
+            vec!["0 passed, 0 failed", "cannot reference other files"],
         ),
-        (model("skills: [/etc]"), cases.to_owned(), vec!["has no other files beside it"]),
+        (model("skills: [/etc]"), cases.to_owned(), vec!["cannot reference other files"]),
         (
             model("instruction: Say yes."),
             cases.replace("a.agent.yaml", "/etc/passwd"),

@@ -27,7 +27,7 @@ impl ConversationSpec {
         let left = self.budget.turns.saturating_sub(state.counted_asks());
         let no_calls_left = state.totals.tool_calls >= self.budget.tool_calls && !self.tools.is_empty();
         let over = |name: &str, limit: u32| {
-            let text = format!("the budget '{name}' of the conversation is spent: {limit} of {limit}");
+            let text = format!("the budget '{name}' of the conversation is exhausted: {limit} of {limit}");
             fail(Fault::failure(code::MODEL_BUDGET_SPENT.as_str(), text).with_retryable(false))
         };
         if left == 0 {

@@ -134,7 +134,7 @@ impl ConversationSpec {
         let acts_tainted = tainted && tool.effect == EffectClass::Once;
         if acts_tainted && self.taint == TaintRule::Deny {
             return refuse(format!(
-                "{} acts, and the conversation holds words of others: the agent file forbids that",
+                "{} acts, and the conversation contains untrusted text: the agent file forbids that",
                 ready.tool
             ));
         }

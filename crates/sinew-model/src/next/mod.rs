@@ -157,7 +157,7 @@ impl ConversationSpec {
     fn spent(&self, state: &ConversationState, now: u64) -> Option<Fault> {
         let budget = &self.budget;
         let over = |name: &str, used: String, limit: String| {
-            let text = format!("the budget '{name}' of the conversation is spent: {used} of {limit}");
+            let text = format!("the budget '{name}' of the conversation is exhausted: {used} of {limit}");
             Fault::failure(code::MODEL_BUDGET_SPENT.as_str(), text).with_retryable(false)
         };
         let (waited, wall) = (waited_ms(state, now), worked_ms(state, now));

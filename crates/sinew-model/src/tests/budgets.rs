@@ -21,12 +21,12 @@ fn every_budget_ends_the_conversation() {
     };
     let usual = || BudgetSpec { last_word: false, ..BudgetSpec::default() };
     for (budget, expected) in [
-        (BudgetSpec { turns: 3, ..usual() }, "'turns' of the conversation is spent: 3 of 3"),
-        (BudgetSpec { tool_calls: 2, ..usual() }, "'tool_calls' of the conversation is spent: 2 of 2"),
-        (BudgetSpec { input_tokens: 300, ..usual() }, "'input_tokens' of the conversation is spent: "),
-        (BudgetSpec { output_tokens: 20, ..usual() }, "'output_tokens' of the conversation is spent: "),
-        (BudgetSpec { cost_usd: Some(0.001), ..usual() }, "'cost_usd' of the conversation is spent: "),
-        (BudgetSpec { wall_ms: 40, ..usual() }, "'wall' of the conversation is spent: 0 s of 0 s"),
+        (BudgetSpec { turns: 3, ..usual() }, "'turns' of the conversation is exhausted: 3 of 3"),
+        (BudgetSpec { tool_calls: 2, ..usual() }, "'tool_calls' of the conversation is exhausted: 2 of 2"),
+        (BudgetSpec { input_tokens: 300, ..usual() }, "'input_tokens' of the conversation is exhausted: "),
+        (BudgetSpec { output_tokens: 20, ..usual() }, "'output_tokens' of the conversation is exhausted: "),
+        (BudgetSpec { cost_usd: Some(0.001), ..usual() }, "'cost_usd' of the conversation is exhausted: "),
+        (BudgetSpec { wall_ms: 40, ..usual() }, "'wall' of the conversation is exhausted: 0 s of 0 s"),
     ] {
         let played = play(&of(budget), &restless(40));
         let end = told(&played);
@@ -86,7 +86,10 @@ fn lost_model_calls_count_as_turns() {
             let ask = played.log.iter().rposition(|record| matches!(record.body, StepBody::Ask(_))).unwrap();
             log = played.log[..=ask].to_vec();
         } else {
-            assert_eq!(told(&played), "SINEW-5208 the budget 'turns' of the conversation is spent: 4 of 4");
+            assert_eq!(
+                told(&played),
+                "SINEW-5208 the budget 'turns' of the conversation is exhausted: 4 of 4"
+            );
             assert_eq!((played.state.totals.lost_asks, played.state.idle_begins), (4, 0));
         }
     }

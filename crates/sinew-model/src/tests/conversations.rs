@@ -67,7 +67,7 @@ fn conversations_end_and_survive_a_crash_at_every_record() {
         (
             "the script ends",
             json!([call("look", "1")]),
-            "SINEW-5202 the script has 1 answers, and a further one was asked for",
+            "SINEW-5202 the script has 1 answers, and a further one was requested",
         ),
     ] {
         let spec = spec();

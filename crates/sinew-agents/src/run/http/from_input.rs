@@ -45,14 +45,14 @@ pub(super) fn request_of(input: &Value) -> Result<Request, AgentError> {
 
 fn url_of(text: &str) -> Result<Url, String> {
     if text.chars().any(char::is_control) {
-        return Err("the url holds a control character".to_owned());
+        return Err("the url contains a control character".to_owned());
     }
     let url = Url::parse(text).map_err(|error| format!("the url is not valid: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("the url must begin with http:// or https://".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("the url must not hold credentials".to_owned());
+        return Err("the url must not contain credentials".to_owned());
     }
     if url.host_str().is_none_or(str::is_empty) {
         return Err("the url has no host".to_owned());
@@ -98,7 +98,7 @@ fn headers_of(headers: Option<&Value>) -> Result<HeaderMap, String> {
             return Err(format!("header '{header}' is set by the client"));
         }
         let value = HeaderValue::from_str(&plain(value))
-            .map_err(|_| format!("header '{header}' holds a character that no header may hold"))?;
+            .map_err(|_| format!("header '{header}' contains a character that is not allowed"))?;
         all.insert(header, value);
     }
     Ok(all)
@@ -144,7 +144,10 @@ mod tests {
             (json!({ "url": "http://u:p@h/" }), "credentials"),
             (json!({ "url": "http://h/\n" , "headers": { "a b": "x" } }), "not a valid header name"),
             (json!({ "url": "http://h/", "headers": { "Host": "other" } }), "set by the client"),
-            (json!({ "url": "http://h/", "headers": { "x": "a\r\nb: c" } }), "no header may hold"),
+            (
+                json!({ "url": "http://h/", "headers": { "x": "a\r\nb: c" } }),
+                "contains a character that is not allowed",
+            ),
             (json!({ "url": "http://h/", "method": "GET /" }), "not a valid HTTP method"),
             (json!({ "url": "http://h/", "query": 1 }), "'query' must be an object"),
         ] {

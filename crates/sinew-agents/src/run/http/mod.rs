@@ -118,11 +118,8 @@ impl Http {
             if !miss.again || attempt > self.retries || pointless {
                 return Err(miss.error);
             }
-            let message = format!(
-                "attempt {attempt} failed ({}), trying again in {:.1} s",
-                miss.error,
-                wait.as_secs_f64()
-            );
+            let message =
+                format!("attempt {attempt} failed ({}), retrying in {:.1} s", miss.error, wait.as_secs_f64());
             // Fails if the receiver was dropped.
             let _unheard = call.progress.send(serde_json::json!({ "message": message }));
             tokio::time::sleep(wait).await;

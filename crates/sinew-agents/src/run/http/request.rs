@@ -135,7 +135,7 @@ impl RequestTemplate {
 fn without_env(text: &str) -> Result<Template, String> {
     let template = Template::parse(text)?;
     if template.has_env() {
-        return Err("a secret from the environment may only stand in a header".to_owned());
+        return Err("a secret from the environment may only be used in a header".to_owned());
     }
     Ok(template)
 }
@@ -155,13 +155,13 @@ fn parse_url(text: &str) -> Result<Template, String> {
     }
     let url = Url::parse(start).map_err(|error| error.to_string())?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("it must not hold credentials; use a header with ${env:NAME}".to_owned());
+        return Err("it must not contain credentials; use a header with ${env:NAME}".to_owned());
     }
     if text.match_indices("${").any(|(at, _)| VariableReference::parse(&text[at..]).is_some()) {
-        return Err("a variable of the environment may only stand in a header".to_owned());
+        return Err("an environment variable may only be used in a header".to_owned());
     }
     if text.contains('#') || text.contains('\\') || text.chars().any(char::is_control) {
-        return Err("it must not hold '#', '\\' or control characters".to_owned());
+        return Err("it must not contain '#', '\\' or control characters".to_owned());
     }
     Ok(template)
 }
@@ -173,7 +173,7 @@ fn parse_header(name: &str, value: &str) -> Result<(HeaderName, Template), Strin
         return Err(format!("header '{header}' is set by the client"));
     }
     if value.chars().any(char::is_control) {
-        return Err(format!("header '{header}' holds a control character"));
+        return Err(format!("header '{header}' contains a control character"));
     }
     Ok((header, Template::parse_with_variables(value)?))
 }
@@ -216,7 +216,7 @@ fn fill_header(
             |value, header| {
                 let text = scalar(value)?;
                 if text.chars().any(char::is_control) {
-                    return Err("a value holds a control character".to_owned());
+                    return Err("a value contains a control character".to_owned());
                 }
                 header.push_str(&text);
                 Ok(())
@@ -226,7 +226,7 @@ fn fill_header(
         .map_err(|error| error.at(place()))?;
     let mut value =
         HeaderValue::from_str(&text).or_else(|_| HeaderValue::from_bytes(text.as_bytes())).map_err(|_| {
-            UnfilledTemplate::Value("its value holds a character that no header may hold".to_owned())
+            UnfilledTemplate::Value("its value contains a character that is not allowed".to_owned())
                 .at(place())
         })?;
     value.set_sensitive(template.has_env());

@@ -87,9 +87,7 @@ fn templates(
         let holds_input =
             |template: &Template| template.pieces().iter().any(|it| matches!(it, TemplatePiece::Value(_)));
         let problem = match Template::parse_with_variables(value) {
-            Ok(template) if holds_input(&template) => {
-                "data may not stand in the settings of a server".to_owned()
-            }
+            Ok(template) if holds_input(&template) => "settings of a server cannot contain data".to_owned(),
             Ok(template) => {
                 parsed.push((name.clone(), template));
                 continue;

@@ -47,7 +47,7 @@ impl ContentFilling<'_> {
         let (mut filled, mut rest) = (String::new(), text);
         while let Some((before, after)) = rest.split_once(OPEN) {
             let (name, behind) =
-                after.split_once(CLOSE).ok_or_else(|| format!("a name behind {OPEN} has no end"))?;
+                after.split_once(CLOSE).ok_or_else(|| format!("a name after {OPEN} is not terminated"))?;
             filled.push_str(before);
             filled.push_str(&self.content(name)?);
             rest = behind;
@@ -60,7 +60,7 @@ impl ContentFilling<'_> {
         let (name, version) = split_version(reference.trim());
         if version.is_none() && self.effect == EffectClass::Once {
             return Err(format!(
-                "this call acts: name the version of the artifact, such as «artifact_content:{name}:v0»"
+                "this call has side effects: name the version of the artifact, such as «artifact_content:{name}:v0»"
             ));
         }
         let bytes = self.artifacts.get(name, version).map_err(|error| error.to_string())?;
@@ -101,7 +101,7 @@ mod tests {
         check(sent("«artifact_content:note.md:v0»"), once, Ok(sent("first «result»")));
         check(sent("«artifact_content:note.md»"), once, Err("name the version"));
         check(sent("«artifact_content:none.md»"), repeat, Err("none.md"));
-        check(sent("«artifact_content:note.md"), repeat, Err("has no end"));
+        check(sent("«artifact_content:note.md"), repeat, Err("is not terminated"));
         check(sent("«artifact_content:picture.png»"), repeat, Err("is not text"));
         let twice = "«artifact_content:long.txt» «artifact_content:note.md»";
         check(sent(twice), repeat, Err("more than"));

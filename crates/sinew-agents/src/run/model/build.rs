@@ -80,7 +80,7 @@ impl ModelBuilder<'_> {
         let (mut endpoints, mut others) = (Vec::new(), Vec::new());
         for (index, alias) in file.r#use.iter().enumerate() {
             if file.r#use[..index].contains(alias) {
-                self.complain(format!("/use/{index}"), format!("model '{alias}' stands here twice"));
+                self.complain(format!("/use/{index}"), format!("model '{alias}' is duplicated"));
             }
             match models.get(alias) {
                 None => {
@@ -168,7 +168,7 @@ impl ModelBuilder<'_> {
             let seconds = longest.as_secs();
             self.complain(
                 "/log/keep",
-                format!("a conversation may last {seconds} s, which are budget.wall and budget.waiting: keep it as long"),
+                format!("a conversation can last {seconds} s (budget.wall plus budget.waiting); keep its log at least as long"),
             );
         }
         keep
@@ -187,9 +187,9 @@ impl ModelBuilder<'_> {
             return own;
         }
         let problem = match self.named_files.read_text(&path, MAX_NAMED_FILE) {
-            Err(error) if own.is_some() => format!("{MODELS_FILE} beside this file cannot be read: {error}"),
+            Err(error) if own.is_some() => format!("{MODELS_FILE} next to this file cannot be read: {error}"),
             Err(error) => format!(
-                "there are no `models` here, and {MODELS_FILE} beside this file cannot be read: {error}"
+                "the file has no `models`, and {MODELS_FILE} next to this file cannot be read: {error}"
             ),
             Ok(text) => match read_models(&text) {
                 Ok(mut models) => {
@@ -214,7 +214,7 @@ impl ModelBuilder<'_> {
         };
         let script = self.script(&at, entry);
         if provider != Provider::Script && entry.model.is_empty() {
-            self.complain(&at, "a model needs the provider's name of it in `model`");
+            self.complain(&at, "`model` is required: the name of the model at its provider");
         }
         let key = entry.key.as_deref().and_then(|key| self.key(&format!("{at}/key"), key));
         let url = entry.url.as_deref().unwrap_or(default_address(provider)).trim_end_matches('/').to_owned();
@@ -331,7 +331,7 @@ impl ModelBuilder<'_> {
                 {
                     headers.push((header, template));
                 }
-                Ok(_) => self.complain(place, "data may not stand in the headers of a model"),
+                Ok(_) => self.complain(place, "headers of a model cannot contain data"),
                 Err(problem) => self.complain(place, problem),
             }
         }
@@ -342,14 +342,14 @@ impl ModelBuilder<'_> {
     fn check_prices(&mut self, file: &ModelFile, models: &BTreeMap<String, ModelEntry>) {
         let Some(cost) = file.budget.cost_usd else { return };
         if !(cost.is_finite() && cost > 0.0) {
-            self.complain("/budget/cost_usd", "the budget must be more than nothing");
+            self.complain("/budget/cost_usd", "the budget must be greater than zero");
         }
         let unpriced =
             models.iter().filter(|(_, entry)| entry.price.is_none()).map(|(alias, _)| alias.clone());
         for alias in unpriced.collect::<Vec<_>>() {
             self.complain(
                 "/budget/cost_usd",
-                format!("a budget of money needs the price of every model; '{alias}' has none"),
+                format!("cost_usd requires the price of every model; '{alias}' has none"),
             );
         }
     }
@@ -454,7 +454,7 @@ fn wrong_address(url: &str) -> Option<String> {
             Some("it must begin with http:// or https://".to_owned())
         }
         Ok(parsed) if !parsed.username().is_empty() || parsed.password().is_some() => {
-            Some("it must not hold credentials; use key or a header with ${env:NAME}".to_owned())
+            Some("it must not contain credentials; use key or a header with ${env:NAME}".to_owned())
         }
         Ok(_) if url.contains("${") || url.contains("{{") => {
             Some("the address is taken literally".to_owned())

@@ -93,7 +93,7 @@ impl ModelBuilder<'_> {
         if several && entry.r#as.is_some() {
             self.complain(
                 format!("{at}/as"),
-                "this entry may bring several tools, which cannot have one name",
+                "this entry can provide several tools, which cannot share one name",
             );
         }
         if let Some(selector) = &entry.peer {

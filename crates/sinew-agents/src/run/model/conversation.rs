@@ -402,8 +402,8 @@ impl<'a> Conversation<'a> {
         }
         let reason = match question.reason {
             QuestionReason::Rule => "The agent file asks for approval.",
-            QuestionReason::Taint => "The conversation holds words of others.",
-            QuestionReason::Unknown => "An earlier try was interrupted and may have taken effect.",
+            QuestionReason::Taint => "The conversation contains untrusted text.",
+            QuestionReason::Unknown => "An earlier attempt was interrupted and may have taken effect.",
             QuestionReason::Words => "",
         };
         let mut prompt = self.tools.question(question, reason);

@@ -62,7 +62,7 @@ impl ModelEndpoint {
             let filled = template
                 .fill(
                     &scope,
-                    |_, _| Err("no value may stand here".to_owned()),
+                    |_, _| Err("no value is allowed here".to_owned()),
                     |name| secrets.read(environment, name),
                 )
                 .map_err(|unfilled| match unfilled {
@@ -73,7 +73,7 @@ impl ModelEndpoint {
                     UnfilledTemplate::Value(reason) => reason,
                 })?;
             let mut value = HeaderValue::from_str(&format!("{prefix}{filled}"))
-                .map_err(|_| "a header's value holds a character that no header may hold".to_owned())?;
+                .map_err(|_| "a header value contains a character that is not allowed".to_owned())?;
             value.set_sensitive(true);
             Ok(value)
         };

@@ -52,8 +52,7 @@ impl InstructionTemplate {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.contains("${env:") {
             return Err(
-                "a variable of the environment may not stand in an instruction: the model would see it"
-                    .to_owned(),
+                "an instruction cannot contain an environment variable: the model would see it".to_owned()
             );
         }
         let (mut pieces, mut rest) = (Vec::new(), text);
@@ -61,7 +60,7 @@ impl InstructionTemplate {
             let end = rest[at..].find("}}").ok_or("'{{' without '}}'")? + at;
             let word = rest[at + 2..end].trim();
             if word == "input" || word.starts_with("input.") || word.starts_with("instruction") {
-                return Err("the input may not stand in an instruction; it is the user message".to_owned());
+                return Err("an instruction cannot contain the input, which is the user message".to_owned());
             }
             let hole = HOLES.iter().find(|(name, _)| *name == word).ok_or_else(|| {
                 let names: Vec<&str> = HOLES.iter().map(|(name, _)| *name).collect();
@@ -132,11 +131,11 @@ mod tests {
             ("You are {{agent.name}}: {{ agent.description }}.", Ok("You are Clerk: {{node}}.")),
             ("{{now.weekday}} {{now.date}} {{now.time}}", Ok("Tuesday 2023-11-14 22:13 UTC")),
             ("{{workflow}}/{{node}}", Ok("orders/ask")),
-            ("{{input.text}}", Err("the input may not stand in an instruction; it is the user message")),
-            ("{{input}}", Err("the input may not stand in an instruction; it is the user message")),
+            ("{{input.text}}", Err("an instruction cannot contain the input, which is the user message")),
+            ("{{input}}", Err("an instruction cannot contain the input, which is the user message")),
             (
                 "key ${env:KEY}",
-                Err("a variable of the environment may not stand in an instruction: the model would see it"),
+                Err("an instruction cannot contain an environment variable: the model would see it"),
             ),
             ("{{open", Err("'{{' without '}}'")),
         ] {

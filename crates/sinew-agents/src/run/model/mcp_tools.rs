@@ -191,8 +191,8 @@ impl ModelAgent {
                 }
                 ToolPin::Changed => {
                     let text = format!(
-                        "the MCP server '{}' describes its tool '{}' in other words than those that were accepted; \
-                         `sinew agent tools` shows them, and accepts them with --accept",
+                        "the MCP server '{}' changed the description of its tool '{}' since it was accepted; \
+                         review it with `sinew agent tools`, and accept it with --accept",
                         rule.name, tool.name
                     );
                     return Err(unusable_tools(text).into());

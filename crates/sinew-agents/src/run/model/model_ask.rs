@@ -95,7 +95,7 @@ impl Conversation<'_> {
         let model = self.models[ask.model];
         if ask.wait_ms > 0 {
             let message =
-                format!("model '{}' did not answer, trying again in {} ms", model.spec.alias, ask.wait_ms);
+                format!("model '{}' did not respond; retrying in {} ms", model.spec.alias, ask.wait_ms);
             self.say(json!({"type": "retry", "turn": ask.turn, "message": message}));
             let wait = Duration::from_millis(ask.wait_ms);
             let left = self.wall_left(spec);
