@@ -54,7 +54,7 @@ pub(crate) enum PeerKind {
 }
 
 impl PeerKind {
-    /// Time without replies after which the peer counts as gone.
+    /// Time without replies after which the peer counts as unreachable.
     fn lease(self) -> Duration {
         match self {
             Self::Execution => EXECUTOR_LEASE,

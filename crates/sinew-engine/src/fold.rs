@@ -37,7 +37,7 @@ pub enum FactError {
         id: u32,
     },
     /// An id out of sequence.
-    #[error("the fact '{fact}' makes {what} {id}, where {next} is next")]
+    #[error("the fact '{fact}' creates {what} {id}, but {next} is the next number")]
     OutOfOrder {
         /// Kind of the fact.
         fact: &'static str,
@@ -49,7 +49,7 @@ pub enum FactError {
         next: u32,
     },
     /// The activation is in another phase.
-    #[error("the fact '{fact}' cannot happen to activation {act}, which is {phase}")]
+    #[error("the fact '{fact}' does not apply to activation {act}, which is {phase}")]
     WrongPhase {
         /// Kind of the fact.
         fact: &'static str,

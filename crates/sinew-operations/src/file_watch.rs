@@ -15,7 +15,7 @@ const MAX_FILES: usize = 5_000;
 /// Maximum depth of folders.
 const MAX_DEPTH: usize = 8;
 
-/// Times and sizes that reveal changes.
+/// Modification times and sizes of files, by which changes are detected.
 type FileStamps = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
 /// Changed files.

@@ -88,8 +88,8 @@ fn listed(agents: &[ReachingAgent]) -> String {
     lines.join("\n")
 }
 
-/// Returns a predicate for the agents of a set that may be called when these names are called: only
-/// they, unless one of them calls others.
+/// Returns a predicate for the agents of a set that a call of these names may reach: the named
+/// agents, or all agents if one of the named agents calls others.
 pub(crate) fn called_from<'a>(
     set: &'a AgentSet,
     names: &'a BTreeSet<String>,

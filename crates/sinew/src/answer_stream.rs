@@ -56,7 +56,7 @@ impl<'a> AnswerStream<'a> {
         // A line of the answer is indented for the same reason.
         let text = escaped(text, false).replace('\n', "\n  ");
         let mut out = std::io::stdout().lock();
-        // A terminal that is gone is not an error of ours.
+        // A closed terminal is not an error.
         let _gone = write!(out, "{begin}{text}").and_then(|()| out.flush());
     }
 

@@ -134,7 +134,7 @@ impl<'a> MigrationEditor<'a> {
             && !self.file.standard
         {
             let what = format!(
-                "the function of connection '{}' reads '{name}', which a standard message has below 'metadata'",
+                "the function of connection '{}' reads '{name}', which a standard message has under 'metadata'",
                 connection.id
             );
             self.left(connection.conversion_span, what);
@@ -172,7 +172,7 @@ impl<'a> MigrationEditor<'a> {
         }
         let what = format!(
             "connection '{}' has no conversion function: node '{}' would get a standard message of '{}' and must find \
-             its fields below 'content'",
+             its fields under 'content'",
             connection.id, to.id, from.id
         );
         self.left(connection.span, what);
@@ -231,7 +231,7 @@ impl<'a> MigrationEditor<'a> {
             }
             if !self.file.standard && !sources.is_empty() && !STANDARD.contains(&name) {
                 notes.push(format!(
-                    "node '{}' reads '{base}.{name}', which a standard message has below 'content' or 'metadata'",
+                    "node '{}' reads '{base}.{name}', which a standard message has under 'content' or 'metadata'",
                     node.id
                 ));
             }

@@ -133,7 +133,7 @@ fn what_is_refused_says_why() {
         (Fact::Ended, "the fact 'ended' cannot follow: the execution has no outcome"),
         (Fact::Resumed, "the fact 'resumed' cannot follow: the execution is not paused"),
         (Fact::Began { act: 7 }, "the fact 'began' names activation 7, which does not exist"),
-        (Fact::Began { act: 0 }, "the fact 'began' cannot happen to activation 0, which is running"),
+        (Fact::Began { act: 0 }, "the fact 'began' does not apply to activation 0, which is running"),
         (
             Fact::Replied {
                 act: 0,
@@ -147,7 +147,7 @@ fn what_is_refused_says_why() {
         ),
         (
             Fact::Activated(crate::NewActivation { act: 4, ..crate::NewActivation::default() }),
-            "the fact 'activated' makes activation 4, where 1 is next",
+            "the fact 'activated' creates activation 4, but 1 is the next number",
         ),
         (
             Fact::Activated(crate::NewActivation { act: 1, node: 2, ..crate::NewActivation::default() }),

@@ -20,7 +20,7 @@ pub(super) struct ClientAbilities {
     pub(super) samples: bool,
     /// It lists its user's folders (roots).
     pub(super) lists_roots: bool,
-    /// It keeps tasks and polls them.
+    /// It stores the ids of tasks and polls the tasks.
     pub(super) keeps_tasks: bool,
     /// It repeats a call with its user's answers; older clients are asked while the call waits.
     pub(super) repeats_with_answers: bool,

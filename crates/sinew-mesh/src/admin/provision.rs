@@ -358,7 +358,7 @@ fn fleet_config(namespace: &str, settings: &Settings) -> Config {
         deny_delete: true,
         // Clients read the number of shards by direct get; they may not read other keys.
         allow_direct: true,
-        // Heartbeats of executors that are gone expire.
+        // Heartbeats of stopped executors expire.
         allow_message_ttl: true,
         max_bytes: -1,
         ..base(

@@ -53,7 +53,7 @@ pub enum ReplicaMessage {
         /// The task.
         #[serde(flatten)]
         question: TaskQuestion,
-        /// Processes that the sender found gone.
+        /// Processes that the sender found unreachable.
         #[serde(default)]
         gone: Vec<Token>,
     },

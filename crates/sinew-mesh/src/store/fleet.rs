@@ -26,7 +26,7 @@ const OPERATION: &str = "KV-Operation";
 const DELETED: &str = "DEL";
 /// Lifetime of the heartbeat of an executor that does not return.
 const FORGOTTEN_AFTER: Duration = Duration::from_hours(24);
-/// Time without heartbeats after which an executor counts as gone. Executors send one heartbeat per
+/// Time without heartbeats after which an executor counts as unreachable. Executors send one heartbeat per
 /// second, and take over the shards of an executor after four seconds without one.
 const MAX_SILENCE: Duration = Duration::from_secs(5);
 /// Maximum size of a heartbeat, in bytes.

@@ -199,7 +199,7 @@ pub(super) fn subscript<'a>(
     }
     if let Operand::Translation(table) = on {
         let found = translation_of(table, key);
-        return found.ok_or_else(|| format!("KeyError: no {} of this value", key.type_name()));
+        return found.ok_or_else(|| format!("KeyError: the table has no such {}", key.type_name()));
     }
     let length = match on {
         Operand::Text(text) => {
