@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Prints two lines for the browser tests of the console: the path of a Chromium, and of the chromedriver of its version.
 #
-# Looked for: $SINEW_CHROMIUM and $SINEW_CHROMEDRIVER, then PATH. Where apt-get and the rights to use it are there, the packages
-# chromium and chromium-driver of the system are installed. Only the paths go to stdout.
+# Searches $SINEW_CHROMIUM and $SINEW_CHROMEDRIVER, then PATH. If apt-get is available and permitted, it installs the packages
+# chromium and chromium-driver of the system. Only the paths go to stdout.
 set -euo pipefail
 
 say() { printf 'get-chromium: %s\n' "$*" >&2; }
 
-# Whether both programs answer, and have the same major version.
+# Checks that both programs respond and have the same major version.
 usable() {
     local browser driver
     browser=$("$1" --version 2>/dev/null </dev/null) || return 1
@@ -34,7 +34,7 @@ find_pair() {
 
 find_pair && exit
 if [[ -n ${SINEW_CHROMIUM:-}${SINEW_CHROMEDRIVER:-} ]]; then
-    # Who names a program means that one.
+    # An explicitly configured program is used without a search.
     say "SINEW_CHROMIUM and SINEW_CHROMEDRIVER do not name a Chromium and a chromedriver of one version"
     exit 1
 fi
@@ -44,7 +44,7 @@ if ((EUID != 0)); then
     sudo -n true 2>/dev/null || { say "needs root for: apt-get install chromium chromium-driver"; exit 1; }
     as_root=(sudo -n)
 fi
-# Several test programs may ask at once; the second finds what the first installed.
+# Several test programs may run this concurrently; the second finds what the first installed.
 exec 9>"${TMPDIR:-/tmp}/sinew-get-chromium.lock"
 flock 9
 find_pair && exit

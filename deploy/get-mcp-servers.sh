@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Prints the folder of real MCP servers for tests, installing them when they are missing.
+# Prints the folder of real MCP servers for tests, and installs them if they are missing.
 #
-# Two of npm (@modelcontextprotocol/server-everything and server-filesystem), and one made with the SDK of PyPI (mcp). Looked for:
-# $SINEW_MCP_SERVERS, then ${XDG_CACHE_HOME:-~/.cache}/sinew/. No root is needed, nothing else is written; scripts of packages
-# are not run. Only the folder goes to stdout: node_modules/.bin/ and python/bin/ in it have the programs.
+# Two from npm (@modelcontextprotocol/server-everything and server-filesystem), and one built with the PyPI SDK (mcp). Searches
+# $SINEW_MCP_SERVERS, then ${XDG_CACHE_HOME:-~/.cache}/sinew/. Needs no root and writes nothing else; scripts of packages
+# are not run. Only the folder goes to stdout; its node_modules/.bin/ and python/bin/ contain the programs.
 set -euo pipefail
 
 npm_version=2026.8.31

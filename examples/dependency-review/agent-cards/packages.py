@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def main():
-    # Empty is what the agent file gives for variables that are not set.
+    # The agent file passes empty values for unset variables.
     for name in [name for name, value in os.environ.items() if not value]:
         del os.environ[name]
     host = next(line.split()[1] for line in run("rustc", "-vV").splitlines() if line.startswith("host:"))

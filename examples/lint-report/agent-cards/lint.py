@@ -23,7 +23,7 @@ def main():
         if pattern.search(line)
     ]
     found = {"files": len(files), "count": len(findings), "findings": findings}
-    # Named outputs: an agent of this dialect answers with a text otherwise.
+    # Named outputs; without them, an agent of this dialect returns a text.
     json.dump({"outputs": {"output": found}}, sys.stdout)
 
 

@@ -26,7 +26,7 @@ def collect(seen, _):
     most = int(seen["input"]["commits"])
     changes = commits(most)
     source = "git"
-    if changes is None:  # a copy without a history still has its change log
+    if changes is None:  # without git history, use the change log
         changes, source = logged()[:most], "CHANGELOG.md"
     return {"count": len(changes), "source": source, "changes": changes}
 
@@ -76,7 +76,7 @@ def draft(seen, instruction):
         lines = written(groups, kept, cut)
         if len(lines) <= room:
             return {"lines": lines, "kept": kept}
-    # Not even one change of each group fits: numbers only, and a title always.
+    # If not even one change per group fits, print the counts and always a title.
     numbers = [f"- {title}: {len(changes)}" for title, changes in groups.items()]
     return {"lines": ["# Release notes", *numbers][: max(int(room), 1)], "kept": 0}
 
