@@ -1,4 +1,4 @@
-"""An agent of a Sinew mesh in one file: it needs NATS (nats-py) and JSON, and nothing of Sinew.
+"""An agent of a Sinew mesh in one file, which requires only NATS (nats-py) and JSON.
 
     import sinew_agent
 
@@ -7,7 +7,7 @@
 
     sinew_agent.run("shouter", shout, description="Says it louder.")
 
-A handler with a second parameter gets the steps of its task: `steps.run("charge", lambda key: charge(key), once=True)`.
+A handler with a second parameter receives the steps of its task: `steps.run("charge", lambda key: charge(key), once=True)`.
 """
 import asyncio, contextlib, inspect, io, json, logging, os, re, signal, ssl, sys, time, uuid
 
@@ -31,7 +31,7 @@ logger = logging.getLogger("sinew_agent")
 
 
 def card_of(name, description, version, input_schema, output_schema):
-    """The card: what callers see. Names have letters, digits, - and _: others need the token rule of the binding."""
+    """Returns the card that callers see. Names have letters, digits, - and _; the binding describes how to encode others."""
     schemas = {"input_schema": input_schema, "output_schema": output_schema}
     schemas = {key: schema for key, schema in schemas.items() if schema is not None}
     return {
@@ -45,14 +45,14 @@ def card_of(name, description, version, input_schema, output_schema):
 
 
 def plain(text):
-    """The text with a ? for each half of a character: UTF-8 cannot hold those."""
+    """Replaces lone surrogates, which UTF-8 cannot encode, by ?."""
     return text.encode(errors="replace").decode()
 
 
 def describe(error):
-    """The type and the text of an exception, if its class can tell the text."""
+    """Returns the type and the text of an exception, or the type if the text cannot be formatted."""
     if isinstance(error, nats.errors.OutboundBufferLimitError):
-        return "the NATS server is away"
+        return "the NATS server is unavailable"
     try:
         return plain(f"{type(error).__name__}: {error}"[:1000]).removesuffix(": ")
     except Exception:
@@ -60,12 +60,12 @@ def describe(error):
 
 
 def make_fault(message, code="SINEW-5100", kind="failure", retryable=True):
-    """Why a task has no output; `sinew explain CODE` tells what a code means."""
+    """Returns the reason why a task has no output; `sinew explain CODE` explains a code."""
     return {"code": code, "kind": kind, "message": message, "retryable": retryable}
 
 
 def answer(task_id, output=None, fault=None, logs=()):
-    """The A2A task that says how the work ended, as bytes. Fails for an output that is not JSON."""
+    """Returns the A2A task with the outcome, as bytes. Raises if the output is not JSON."""
     result, artifacts, extra = {"type": "structured_invocation_result"}, [], {"logs": list(logs)}
     if fault:
         state = "TASK_STATE_CANCELED" if fault["kind"] == "cancelled" else "TASK_STATE_FAILED"
@@ -84,7 +84,7 @@ def answer(task_id, output=None, fault=None, logs=()):
 
 
 class Printed(io.StringIO):
-    """Text that the function prints: shown as usual, and its end kept for the log of the execution."""
+    """Text that the function prints: written to stdout, and its end stored for the log of the execution."""
 
     def write(self, text):
         sys.__stdout__.write(text)
@@ -97,7 +97,7 @@ class Printed(io.StringIO):
         return written
 
     def logs(self):
-        """The newest lines that an execution keeps, oldest first."""
+        """Returns the newest lines that an execution stores, oldest first."""
         now, lines, room = int(time.time() * 1000), [], MAX_LOG_BYTES
         for line in reversed(self.getvalue().splitlines()):
             text = plain(line.rstrip()[:MAX_LOG_LINE])
@@ -110,14 +110,14 @@ class Printed(io.StringIO):
 
 
 class TooLarge(Exception):
-    """A message has more bytes than the mesh takes."""
+    """A message exceeds the maximum size of the mesh."""
 
 
 async def put_once(client, subject, body, headers=None):
-    """Stores a message on a subject that takes one ever: false if another one is there."""
+    """Stores a message on a write-once subject; returns False if another message exists."""
     limit = min(client.max_payload - HEADER_BYTES, MAX_BODY_BYTES)
     if len(body) > limit:
-        raise TooLarge(f"{len(body)} bytes, the mesh takes {limit}")
+        raise TooLarge(f"{len(body)} bytes; the limit of the mesh is {limit}")
     headers = {**(headers or {}), "Nats-Expected-Last-Subject-Sequence": "0"}
     until = time.monotonic() + STORE_SECONDS
     while True:
@@ -129,16 +129,16 @@ async def put_once(client, subject, body, headers=None):
                 return False
             if client.is_closed or time.monotonic() > until:
                 raise
-            logger.warning("%s is not stored yet: %s", subject, describe(error))
+            logger.warning("%s is not stored yet; retrying: %s", subject, describe(error))
         await asyncio.sleep(1)
 
 
 class TakenOver(BaseException):
-    """Another process works on the task now: this one stops, and says nothing. Handlers let it pass."""
+    """Another process took over the task: this one stops without a result. Handlers must not catch it."""
 
 
 class Cancelled(BaseException):
-    """The task was cancelled: this process stops at the next step. Handlers let it pass."""
+    """The task was cancelled: this process stops at the next step. Handlers must not catch it."""
 
 
 class Cancellations:
@@ -148,7 +148,7 @@ class Cancellations:
         self.tasks, self.running, self.stop = {}, None, None
 
     async def receive(self, message):
-        """Takes a message of the control subject."""
+        """Handles a message of the control subject."""
         task_id, now = message.subject.rsplit(".", 1)[1], time.monotonic()
         try:
             json.loads(message.data)["cancel"]
@@ -165,11 +165,11 @@ class Cancellations:
 
 
 class StepUnknown(Exception):
-    """A process stopped during a step that acts: it may have taken effect. Find out, and go on under another name."""
+    """A process stopped during a step with side effects, which may have taken effect. Check, and continue with another step name."""
 
 
 class Log:
-    """The log of a task's activation: a place takes one record ever, so of two processes the slower one hears of the other."""
+    """The log of a task's activation. Each place is write-once, so the slower of two processes detects the other."""
 
     def __init__(self, client, message, cancellations=None):
         agent, execution, task = message.subject.split(".")[-3:]
@@ -183,12 +183,12 @@ class Log:
         self.lock = asyncio.Lock()
 
     async def read(self):
-        """Reads what other processes have written since the last look."""
+        """Reads the records that other processes wrote since the last call."""
         while record := await self.record_at(self.places):
             self.fold(json.loads(record))
 
     async def record_at(self, place):
-        """The record at a place; none if the place is empty."""
+        """Returns the record at a place, or None if the place is empty."""
         js, subject = self.client.jetstream(), f"{self.subject}.{place}"
         with contextlib.suppress(NotFoundError):
             return (await js.get_last_msg(f"{ROOT}_STEPS", subject, direct=True)).data
@@ -207,12 +207,12 @@ class Log:
                 self.done[at] = record.get("result")
 
     def is_going_on(self, deliveries):
-        """Whether the task comes so often because it is long: between its deliveries it does steps."""
+        """Returns whether a long task is redelivered often but makes progress: it records steps between deliveries."""
         since = deliveries - self.last_useful_delivery
         return 0 < self.last_useful_delivery and since <= MAX_DELIVERIES and self.idle_begins < MAX_IDLE_BEGINS
 
     async def write(self, record):
-        """Writes the next record; false if another one stands there."""
+        """Writes the next record; returns False if another one exists."""
         body = json.dumps({"by": self.by, "at": int(time.time() * 1000), **record}).encode()
         if not await put_once(self.client, f"{self.subject}.{self.places}", body):
             if await self.record_at(self.places) != body:  # otherwise the record is this one, and the first reply was lost
@@ -221,9 +221,9 @@ class Log:
         return True
 
     async def begin(self, name, once):
-        """The key of a step, and its result in a list if it is recorded."""
+        """Returns the number of a step, and its result in a list if it is recorded."""
         if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):
-            raise ValueError(f"{name!r} is not a name of a step: 1 to 64 letters, digits, - and _")
+            raise ValueError(f"{name!r} is not a valid step name: expected 1 to 64 letters, digits, - and _")
         self.cancellations.check(self.task)
         nth = self.counts[name] = self.counts.get(name, -1) + 1
         async with self.lock:
@@ -245,16 +245,16 @@ class Log:
 
 
 class Steps:
-    """Work that is done once: its result is recorded, and returned when the task comes again.
+    """Work that runs once: its result is recorded, and returned when the task is redelivered.
 
-    A step is told by its name and by how many of this name came before it. With `once` the work is begun at most once. An
-    exception is not recorded: the next attempt does the work again."""
+    A step is identified by its name and the number of earlier steps of that name. With `once` the work starts at most once. An
+    exception is not recorded: the next attempt runs the work again."""
 
     def __init__(self, log, loop):
         self.log, self.loop = log, loop
 
     def run(self, name, work, once=False):
-        """For handlers that are plain functions: they run in a thread."""
+        """Runs a step of a handler that is a plain function, in its thread."""
         wait = lambda what: asyncio.run_coroutine_threadsafe(what, self.loop).result()
         nth, known = wait(self.log.begin(name, once))
         if known:
@@ -268,7 +268,7 @@ class Steps:
         return result
 
     async def run_async(self, name, work, once=False):
-        """The same for handlers that are coroutines; so is `work`."""
+        """Runs a step of a handler that is a coroutine; `work` is one, too."""
         # The handler has its own event loop; the log uses that of the connection.
         wait = lambda what: asyncio.wrap_future(asyncio.run_coroutine_threadsafe(what, self.loop))
         nth, known = await wait(self.log.begin(name, once))
@@ -284,7 +284,7 @@ class Steps:
 
 
 async def call(handler, value, log):
-    """Calls the handler in a thread, coroutines too: one that blocks keeps neither heartbeats nor announcements waiting."""
+    """Calls the handler in a thread, also a coroutine, so that a blocking handler delays no heartbeats or announcements."""
     arguments = [value, Steps(log, asyncio.get_running_loop())][: len(inspect.signature(handler).parameters)]
 
     async def run_coroutine():
@@ -307,14 +307,14 @@ async def call(handler, value, log):
 
 
 async def attempt(client, message, handler, cancellations):
-    """The answer to a task; none if another process works on it."""
+    """Returns the answer to a task, or None if another process took it over."""
     task_id, printed = message.subject.rsplit(".", 1)[1], Printed()
     cancelled = answer(task_id, fault=make_fault("the task was cancelled", "SINEW-5105", "cancelled", False))
     try:
         cancellations.check(task_id)
         extra = json.loads(message.data)["metadata"]["sinew"]
         if extra.get("deadline", float("inf")) <= time.time() * 1000:
-            late = "the deadline had passed when the task came"
+            late = "the deadline had passed when the task arrived"
             return answer(task_id, fault=make_fault(late, "SINEW-5104", "timeout"))
         if "input" not in extra:
             raise ValueError("the input has more than 64 KiB, which this agent does not fetch")
@@ -337,7 +337,7 @@ async def attempt(client, message, handler, cancellations):
 
 
 async def comes_too_often(client, message):
-    """Whether a task seems to end each process that works on it."""
+    """Returns whether a task probably crashes each process that works on it."""
     deliveries = message.metadata.num_delivered
     if deliveries <= MAX_DELIVERIES:
         return False
@@ -350,18 +350,18 @@ async def comes_too_often(client, message):
 
 
 async def set_aside(client, message, reason):
-    """Puts a task into the quarantine, where people find it."""
+    """Quarantines a task, so that operators can inspect it."""
     at = message.metadata
     headers = {name: text for name, text in (message.headers or {}).items() if not name.lower().startswith("nats-")}
     headers.update({"Sinew-Reason": reason, "Sinew-Subject": message.subject,
                     "Sinew-Time": str(int(at.timestamp.timestamp() * 1000))})
-    logger.warning("%s is set aside: %s", message.subject, reason)
+    logger.warning("%s was quarantined: %s", message.subject, reason)
     with contextlib.suppress(TooLarge):  # the message has no space for the reason
         await put_once(client, f"{ROOT}.v1.quarantine.TASKS.{at.sequence.stream}", message.data, headers)
 
 
 async def keep_working(message):
-    """Tells the queue that work goes on."""
+    """Extends the acknowledgement deadline while the work is in progress."""
     while True:
         await asyncio.sleep(WORKING_SECONDS)
         with contextlib.suppress(Error):
@@ -369,7 +369,7 @@ async def keep_working(message):
 
 
 async def is_answered(client, result):
-    """Whether the task has a result: its process ended before it could acknowledge it, or the queue was made anew."""
+    """Returns whether the task has a result: its process ended before the acknowledgement, or the queue was recreated."""
     with contextlib.suppress(NotFoundError):
         await client.jetstream().get_last_msg(f"{ROOT}_RESULTS", result, direct=True)
         return True
@@ -377,14 +377,14 @@ async def is_answered(client, result):
 
 
 async def work(client, message, handler, cancellations):
-    """One task: the result is stored before the task is acknowledged, and a subject takes one result ever."""
+    """Processes one task: the result is stored before the task is acknowledged, and its subject is write-once."""
     task_id, result = message.subject.rsplit(".", 1)[1], (message.headers or {}).get("Sinew-Result-Subject")
     working, cancellations.running = asyncio.create_task(keep_working(message)), task_id
     try:
         if result is not None and await is_answered(client, result):
-            logger.info("%s is answered already", message.subject)
+            logger.info("%s already has a result", message.subject)
         elif result is None:
-            await set_aside(client, message, "the task names no subject for its result")
+            await set_aside(client, message, "the task has no result subject")
         elif await comes_too_often(client, message):
             reason = f"the task was delivered {MAX_DELIVERIES} times without an answer"
             await set_aside(client, message, reason)
@@ -407,20 +407,20 @@ async def work(client, message, handler, cancellations):
 
 
 async def announce(client, card):
-    """Announces the card again and again, also while the server is away or the mesh is not made yet."""
+    """Announces the card periodically, also while the server is unavailable or the mesh is not provisioned yet."""
     backoff = 1
     while True:
         try:
             await client.jetstream().publish(f"{ROOT}.v1.card.{card['name']}", json.dumps(card).encode())
             wait, backoff = ANNOUNCE_SECONDS, 1
         except Error as error:
-            logger.warning("the card is not announced: %s", describe(error))
+            logger.warning("cannot announce the card: %s", describe(error))
             wait, backoff = backoff, min(2 * backoff, 10)
         await asyncio.sleep(wait)
 
 
 def connection(name):
-    """How to connect, as the environment says. Users of a mesh hear answers on `_INBOX_{name}.>` only."""
+    """Returns connection options from the environment. Users of a mesh receive replies on `_INBOX_{name}.>` only."""
     async def complain(error):
         logger.warning("NATS: %s", describe(error))
 
@@ -459,22 +459,22 @@ async def serve(card, handler):
         except nats.errors.TimeoutError:
             continue
         except Error as error:  # the server is unavailable, or the queue does not exist yet
-            logger.debug("no tasks are to be had: %s", describe(error))
+            logger.debug("cannot fetch tasks: %s", describe(error))
             await asyncio.sleep(1)
             continue
         for message in messages:
             try:
                 await work(client, message, handler, cancellations)
             except Exception as error:
-                logger.warning("%s comes again: %s", message.subject, describe(error))
+                logger.warning("%s will be redelivered: %s", message.subject, describe(error))
     announcing.cancel()
     if client.is_closed:
-        sys.exit(f"the server has closed the connection: {client.last_error}")
+        sys.exit(f"the server closed the connection: {client.last_error}")
     with contextlib.suppress(Error):
         await client.jetstream().publish(f"{ROOT}.v1.card.{name}", b"")
     await client.close()
 
 
 def run(name, handler, description="", version="1.0.0", input_schema=None, output_schema=None):
-    """Serves a function as an agent. An exception of the function is a failure that may be tried again."""
+    """Serves a function as an agent. An exception of the function is a failure that may be retried."""
     asyncio.run(serve(card_of(name, description or name, version, input_schema, output_schema), handler))

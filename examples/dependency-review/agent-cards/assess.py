@@ -1,5 +1,5 @@
 def assess(request):
-    """Adds up what speaks against a package. The sum decides its level."""
+    """Sums the risk points of a package. The sum determines its level."""
     package, policy = request["package"], request["policy"]
     findings = []
     if package["source"] != "workspace":

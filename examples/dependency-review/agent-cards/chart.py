@@ -4,7 +4,7 @@ INK, SOFT = "#1e293b", "#64748b"
 
 
 def chart(request):
-    """One strip for the levels, then bars for the findings and for the heaviest direct dependencies."""
+    """Draws a strip of the levels, and bars of the findings and of the heaviest direct dependencies."""
     tally = request["tally"]
     parts = [text(24, 38, f"{request['workspace']}: {tally['total']} packages by risk", 18, weight=600)]
     parts += strip(tally["levels"], tally["total"], 56)
@@ -12,8 +12,8 @@ def chart(request):
     findings = [(row["name"], row["count"]) for row in tally["findings"]]
     heaviest = [(row["name"], row["subtree"]) for row in tally["heaviest"]]
     for title, rows, color in (
-        ("What was found, in how many packages", findings, "#5b7fb5"),
-        ("Direct dependencies, by how many packages come along", heaviest, "#7c6aa8"),
+        ("Findings, by number of packages", findings, "#5b7fb5"),
+        ("Direct dependencies, by number of transitive packages", heaviest, "#7c6aa8"),
     ):
         parts.append(text(24, y, title, 14, weight=600))
         parts += bars(rows, y + 14, color)
@@ -29,7 +29,7 @@ def chart(request):
 
 
 def strip(levels, total, y):
-    """The whole width shared out among the levels, with a legend below."""
+    """Divides the width among the levels, with a legend below."""
     parts, x, at = [], 24, 24
     for level, color in LEVELS:
         width = (WIDTH - 48) * levels[level] / max(1, total)

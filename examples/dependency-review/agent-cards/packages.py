@@ -29,7 +29,7 @@ def main():
 
 
 def read_metadata(host):
-    """Only this machine's packages: a build has downloaded those. The network is asked only if one is missing."""
+    """Lists the packages of this platform, which a build has downloaded. Uses the network only if one is missing."""
     command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", host]
     try:
         return json.loads(run(*command, "--offline", quiet=True))
@@ -73,7 +73,7 @@ def source_of(package, members):
 
 
 def subtree_sizes(needs):
-    """How many packages each one brings along, without itself."""
+    """Returns the number of transitive dependencies of each package."""
     sizes = {}
     for start in needs:
         seen, todo = {start}, [start]

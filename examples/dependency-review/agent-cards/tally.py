@@ -2,7 +2,7 @@ LEVELS = ["none", "low", "medium", "high"]
 
 
 def tally(request):
-    """Assessments in, counts out; the worst come first in `ranked`."""
+    """Counts the assessments; `ranked` lists the worst first."""
     assessments = request["assessments"]
     levels = {level: 0 for level in LEVELS}
     findings, licences = {}, {}

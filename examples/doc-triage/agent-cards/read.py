@@ -58,7 +58,7 @@ def fences(_, lines):
 
 
 def text(lines):
-    """The lines outside blocks of code, with their numbers."""
+    """Returns the lines outside code blocks, with their numbers."""
     open = False
     for number, line in enumerate(lines, 1):
         if line.lstrip().startswith("```"):

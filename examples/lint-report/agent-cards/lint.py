@@ -1,4 +1,4 @@
-"""Looks for what rules name. Reads the request as JSON on standard input."""
+"""Searches for matches of the rules. Reads the request as JSON on standard input."""
 
 import json
 import re

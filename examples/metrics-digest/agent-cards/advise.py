@@ -1,4 +1,4 @@
-"""Says what long files hold. Reads the request as JSON on standard input."""
+"""Describes the content of long files. Reads the request as JSON on standard input."""
 
 import json
 import re
@@ -20,7 +20,7 @@ def main():
 
 
 def items(path):
-    """What stands at the left margin of a file, with its number of lines, the largest first."""
+    """Returns the top-level items of a file with their number of lines, largest first."""
     starts, lines = [], path.read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines):
         if match := ITEM.match(line):

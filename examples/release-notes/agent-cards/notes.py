@@ -64,7 +64,7 @@ def group_of(change):
 
 
 def draft(seen, instruction):
-    """After a review fewer changes are kept, as many as there is room for; after a judgement lines are cut."""
+    """Keeps as many changes as fit after a review; cuts lines after a judgement."""
     groups = {title: seen["classify"][group] for group, title in SHOWN.items() if seen["classify"][group]}
     before = seen.get("draft", {}).get("kept")
     cut = LONGEST if "Retry guidance" in instruction or before is not None else None

@@ -1,4 +1,4 @@
-"""An MCP server with one tool, over pipes: how many pieces of a product are in stock. No package is needed."""
+"""An MCP server over stdio with one tool, which returns the stock of a product. Needs no packages."""
 
 import json
 import sys
