@@ -233,14 +233,14 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<FileC
             complain("argv is taken literally; read the input from stdin or put it into env");
         }
         if argument.contains('\0') || (index == 0 && argument.is_empty()) {
-            complain("this cannot be the name of a program or an argument");
+            complain("this is not a valid program name or argument");
         }
     }
     let mut env = Vec::new();
     for (name, value) in &file.env {
         let problem = match Template::parse_with_variables(value) {
             _ if name.is_empty() || name.contains(['=', '\0']) => {
-                "this cannot be the name of a variable".to_owned()
+                "this is not a valid name of a variable".to_owned()
             }
             _ if value.contains('\0') => "an environment variable cannot contain a NUL byte".to_owned(),
             Ok(template) => {
@@ -262,7 +262,7 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<FileC
     };
     for (place, name) in names {
         if !is_variable_name(name) || is_reserved_variable(name) {
-            let problem = "this cannot be the name of a variable that a request may name";
+            let problem = "this is not a valid name of a variable";
             complaints.push(FileComplaint::new(format!("/run/command/references/{place}"), problem));
         }
     }

@@ -82,7 +82,7 @@ pub trait Dialect: Sync {
             (NodeOperation::Agent, Some(agent)) => {
                 Portability::Agent { agent: agent.clone(), instruction: None, input: None }
             }
-            _ => Portability::Not(format!("there is no word for '{}'", node.kind)),
+            _ => Portability::Not(format!("sam has no equivalent of '{}'", node.kind)),
         }
     }
 }

@@ -229,7 +229,7 @@ impl AccessKey {
 pub fn check_caller_name(name: &str) -> Result<(), String> {
     if !is_token(name) || name.starts_with("__") {
         return Err(format!(
-            "name {name:?}: expected 1 to 64 letters, digits, underscores or hyphens, and no two underscores first"
+            "name {name:?}: expected 1 to 64 letters, digits, underscores or hyphens, and no two underscores at the start"
         ));
     }
     match [OIDC_CALLER_PREFIX, HOOK_CALLER_PREFIX].iter().find(|taken| name.starts_with(**taken)) {

@@ -46,14 +46,14 @@ fn complaints_have_places() {
             "2:28 SINEW-5010 argv is taken literally; read the input from stdin or put it into env",
         ),
         ("name: x\nrun: {command: {argv: [sh, '${env:A}']}}\n", "2:28 SINEW-5010 argv is taken literally"),
-        ("name: x\nrun: {command: {argv: ['']}}\n", "2:24 SINEW-5010 this cannot be the name of a program"),
+        ("name: x\nrun: {command: {argv: ['']}}\n", "2:24 SINEW-5010 this is not a valid program name"),
         (
             "name: x\nrun: {command: {argv: [a], env: {A: '{{input.a'}}}\n",
             "2:37 SINEW-5010 '{{' without '}}'",
         ),
         (
             "name: x\nrun: {command: {argv: [a], env: {A=B: c}}}\n",
-            "2:39 SINEW-5010 this cannot be the name of a variable",
+            "2:39 SINEW-5010 this is not a valid name of a variable",
         ),
         (
             "name: x\nrun: {http: {url: 'ftp://a/'}}\n",
@@ -128,11 +128,11 @@ fn complaints_have_places() {
         ),
         (
             "name: x\nrun: {command: {argv: [a], references: [TOKEN, NATS_CREDS]}}\n",
-            "2:48 SINEW-5010 this cannot be the name of a variable that a request may name",
+            "2:48 SINEW-5010 this is not a valid name of a variable",
         ),
         (
             "name: x\nrun: {command: {argv: [a], references: {NATS_CREDS: [local]}}}\n",
-            "2:53 SINEW-5010 this cannot be the name of a variable that a request may name",
+            "2:53 SINEW-5010 this is not a valid name of a variable",
         ),
         // No text of a card is replaced: a card is published.
         ("name: ${TOKEN}\nrun: {command: {argv: [a]}}\n", "1:7 SINEW-"),

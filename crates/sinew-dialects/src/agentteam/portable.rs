@@ -21,7 +21,7 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<
         NodeOperation::Source => Portability::Start,
         _ if converts => Portability::Not("a conversion function computes its input".into()),
         NodeOperation::Agent => agent(graph, node, &extra, losses).unwrap_or_else(Portability::Not),
-        _ => Portability::Not(format!("there is no word for '{}'", own.kind)),
+        _ => Portability::Not(format!("sam has no equivalent of '{}'", own.kind)),
     }
 }
 

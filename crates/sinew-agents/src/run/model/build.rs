@@ -321,7 +321,7 @@ impl ModelBuilder<'_> {
                 }
                 Ok(header) => header,
                 Err(_) => {
-                    self.complain(place, "this is not the name of a header");
+                    self.complain(place, "this is not a valid header name");
                     continue;
                 }
             };
