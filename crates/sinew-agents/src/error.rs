@@ -190,7 +190,7 @@ pub enum ArtifactError {
         version: Option<u32>,
     },
     /// Storing the artifact would exceed a limit.
-    #[error("{what} would pass the limit of {limit}")]
+    #[error("{what} would exceed the limit of {limit}")]
     Limit {
         /// Counted quantity.
         what: &'static str,

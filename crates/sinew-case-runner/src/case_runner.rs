@@ -253,7 +253,7 @@ fn found(case: &Case, seen: &CaseObservation) -> Vec<Mismatch> {
         .iter()
         .map(|line| Mismatch::new(case.span, "an agent has no stub", vec![line.clone()]))
         .collect();
-    let refused = |line: &String| Mismatch::new(case.span, "a signal was refused", vec![line.clone()]);
+    let refused = |line: &String| Mismatch::new(case.span, "a signal was rejected", vec![line.clone()]);
     found.extend(seen.refused.iter().map(refused));
     if let Some(expect) = &case.expect {
         found.extend(expectation::check(expect, seen));

@@ -92,9 +92,9 @@ fn line(difference: &Difference) -> String {
     let Difference { pointer, expected, seen } = difference;
     let at = if pointer.is_empty() { String::new() } else { format!("{pointer}: ") };
     match (expected, seen) {
-        (Some(expected), Some(seen)) => format!("{at}expected {}, seen {}", short(expected), short(seen)),
-        (Some(expected), None) => format!("{at}expected {}, seen nothing", short(expected)),
-        (None, Some(seen)) => format!("{at}not expected, seen {}", short(seen)),
+        (Some(expected), Some(seen)) => format!("{at}expected {}, got {}", short(expected), short(seen)),
+        (Some(expected), None) => format!("{at}expected {}, got nothing", short(expected)),
+        (None, Some(seen)) => format!("{at}not expected, got {}", short(seen)),
         (None, None) => at,
     }
 }
@@ -121,21 +121,21 @@ mod tests {
         };
         check(json!({"a": 1, "b": 2}), json!({"b": 2.0, "a": 1}), false, &[]);
         check(json!({"a": 1}), json!({"a": 1, "b": 2}), true, &[]);
-        check(json!({"a": 1}), json!({"a": 1, "b": 2}), false, &["/b: not expected, seen 2"]);
+        check(json!({"a": 1}), json!({"a": 1, "b": 2}), false, &["/b: not expected, got 2"]);
         check(
             json!({"a": [1, {"x/y": 1}]}),
             json!({"a": [1, {"x/y": "1"}, 3]}),
             true,
-            &["/a/1/x~1y: expected 1, seen \"1\"", "/a/2: not expected, seen 3"],
+            &["/a/1/x~1y: expected 1, got \"1\"", "/a/2: not expected, got 3"],
         );
-        check(json!(1), json!(null), false, &["expected 1, seen null"]);
-        check(json!({"a": 1}), json!({}), false, &["/a: expected 1, seen nothing"]);
+        check(json!(1), json!(null), false, &["expected 1, got null"]);
+        check(json!({"a": 1}), json!({}), false, &["/a: expected 1, got nothing"]);
         // Large integers that are equal as floats must differ.
         check(
             json!(9_007_199_254_740_993_u64),
             json!(9_007_199_254_740_992_u64),
             false,
-            &["expected 9007199254740993, seen 9007199254740992"],
+            &["expected 9007199254740993, got 9007199254740992"],
         );
     }
 }

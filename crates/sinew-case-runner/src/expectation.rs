@@ -67,7 +67,7 @@ fn one(key: &str, want: &Node, seen: &CaseObservation, found: &mut Vec<Mismatch>
             match &seen.error {
                 Some(error) if error.contains(part) => {}
                 Some(error) => {
-                    let line = format!("expected a text with {part:?}, seen {error:?}");
+                    let line = format!("expected a text with {part:?}, got {error:?}");
                     found.push(Mismatch::new(want.span, key, vec![line]));
                 }
                 None => found.push(Mismatch::new(
@@ -87,7 +87,7 @@ fn one(key: &str, want: &Node, seen: &CaseObservation, found: &mut Vec<Mismatch>
                 let want = member.value.as_u64().unwrap_or_default();
                 let had = calls(&member.key, seen);
                 if want != had {
-                    let line = format!("expected {want}, seen {had}");
+                    let line = format!("expected {want}, got {had}");
                     found.push(Mismatch::new(
                         member.value.span,
                         format!("calls of {}", member.key),
@@ -113,9 +113,8 @@ fn one(key: &str, want: &Node, seen: &CaseObservation, found: &mut Vec<Mismatch>
         "elapsed" => {
             let ms = stub::duration(want).unwrap_or_default();
             if ms != seen.elapsed {
-                let line =
-                    format!("expected {}, seen {}", words::duration(ms), words::duration(seen.elapsed));
-                let exact = format!("expected {ms}ms, seen {}ms", seen.elapsed);
+                let line = format!("expected {}, got {}", words::duration(ms), words::duration(seen.elapsed));
+                let exact = format!("expected {ms}ms, got {}ms", seen.elapsed);
                 let same = words::duration(ms) == words::duration(seen.elapsed);
                 found.push(Mismatch::new(want.span, key, vec![if same { exact } else { line }]));
             }
@@ -131,7 +130,7 @@ fn text(what: &str, want: &Node, had: &str, why: Option<&str>, found: &mut Vec<M
     // Older versions recorded `paused` for an execution that waits for a person.
     if want_text != had && (want_text, had) != ("paused", "waiting") {
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-        let mut lines = vec![format!("expected {want_text}, seen {had}{why}")];
+        let mut lines = vec![format!("expected {want_text}, got {had}{why}")];
         if had == "running" {
             lines.push("the execution cannot progress: an agent hangs without a timeout".to_owned());
         }
@@ -168,13 +167,13 @@ fn node(id: &str, place: Span, want: &Node, seen: &CaseObservation, found: &mut 
     if let Some((word, span)) = status
         && canonical(word) != had.status
     {
-        let line = format!("expected {}, seen {}", canonical(word), had.status);
+        let line = format!("expected {}, got {}", canonical(word), had.status);
         found.push(Mismatch::new(span, what.clone(), vec![line]));
     }
     if let Some(attempts) = want.get("attempts")
         && attempts.as_u64() != Some(u64::from(had.attempts))
     {
-        let line = format!("expected {} attempts, seen {}", attempts.as_u64().unwrap_or(0), had.attempts);
+        let line = format!("expected {} attempts, got {}", attempts.as_u64().unwrap_or(0), had.attempts);
         found.push(Mismatch::new(attempts.span, what.clone(), vec![line]));
     }
     if let Some(output) = want.get("output") {
@@ -213,7 +212,7 @@ fn order(want: &Node, seen: &CaseObservation, found: &mut Vec<Mismatch>) {
         let id = node.as_str().unwrap_or_default();
         if !began.by_ref().any(|began| began == id) {
             let why = if seen.order.iter().any(|began| began == id) { "earlier" } else { "never" };
-            let line = format!("'{id}' starts {why}; seen {}", seen.order.join(", "));
+            let line = format!("'{id}' starts {why}; got {}", seen.order.join(", "));
             return found.push(Mismatch::new(node.span, "order", vec![line]));
         }
     }
@@ -243,7 +242,7 @@ fn events(want: &Node, seen: &CaseObservation, found: &mut Vec<Mismatch>) {
         };
         let Some(at) = hit else {
             let had = rest.first().map_or_else(|| "no more events".to_owned(), |had| format!("{had:?}"));
-            let mut text = vec![format!("expected {line:?}, seen {had}")];
+            let mut text = vec![format!("expected {line:?}, got {had}")];
             text.push(format!("all: {}", short(&Value::from(seen.events.clone()))));
             return found.push(Mismatch::new(*span, "events", text));
         };
@@ -251,7 +250,7 @@ fn events(want: &Node, seen: &CaseObservation, found: &mut Vec<Mismatch>) {
         skip = false;
     }
     if let (false, Some(more)) = (skip, rest.first()) {
-        let text = vec![format!("expected no more events, seen {more:?}")];
+        let text = vec![format!("expected no more events, got {more:?}")];
         found.push(Mismatch::new(want.span, "events", text));
     }
 }
@@ -340,7 +339,7 @@ pub(crate) fn refused(want: &Node, found: &Diagnostics, base: Option<Span>) -> V
     lines.extend(found.items.iter().map(|item| {
         let place = item.span.and_then(|span| places(span, base).next()).unwrap_or_else(|| "-".to_owned());
         let own = item.sub_code.as_ref().map(|code| format!(" {code}")).unwrap_or_default();
-        format!("seen {}{own} at {place}: {}", item.code, item.message)
+        format!("found {}{own} at {place}: {}", item.code, item.message)
     }));
     if found.items.is_empty() {
         lines.push("the workflow is accepted".to_owned());

@@ -114,7 +114,7 @@ fn refused((signal, why): &(Signal, InputRefusal)) -> String {
         Signal::Retry(_) => "the retry".to_owned(),
     };
     match why {
-        InputRefusal::NotWaiting(_) => format!("{what}: no person is waited for there at that time"),
+        InputRefusal::NotWaiting(_) => format!("{what}: no node waits for a person there at that time"),
         why => format!("{what}: {why}"),
     }
 }

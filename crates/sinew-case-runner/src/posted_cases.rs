@@ -19,7 +19,7 @@ pub struct PostedCases<'a> {
 impl PostedCases<'_> {
     /// Returns the failure of cases that reference another file.
     pub(crate) fn not_sent(&self, named: &str) -> Failure {
-        let text = format!("{named} is not the file that was sent: {}", self.file_name);
+        let text = format!("{named} is not the uploaded file: {}", self.file_name);
         Failure::new(FailureKind::NotFound, code::FILE_CANNOT_BE_READ.as_str(), text)
     }
 }

@@ -48,7 +48,7 @@ pub enum Portability {
     Attached,
     /// A `sam` node as it is (all but `id` and `depends_on`).
     Node(Map<String, Value>),
-    /// Cannot be expressed; the reason completes "… cannot be said in sam: ".
+    /// Cannot be expressed; the reason completes "… cannot be converted to sam: ".
     Not(String),
 }
 
@@ -147,7 +147,7 @@ pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>
     for node in 0..plan.nodes.len() as NodeIndex {
         if !writer.reached[node as usize] && !plan.node(node).attached {
             writer.kinds.push(Portability::Attached);
-            writer.lose(node, false, "is never reached, so it is left out");
+            writer.lose(node, false, "is never reached, so it is omitted");
             continue;
         }
         let mut losses = Vec::new();
@@ -252,7 +252,7 @@ impl Writer<'_> {
             }
         }
         for node in nodes.filter(|node| left[*node as usize]) {
-            self.lose(node, true, "lies on a cycle, and sam workflows have none");
+            self.lose(node, true, "is part of a cycle, which sam does not support");
         }
     }
 
@@ -273,7 +273,7 @@ impl Writer<'_> {
             let mut pairs =
                 choices.iter().enumerate().flat_map(|(n, a)| choices[n + 1..].iter().map(move |b| (a, b)));
             if !pairs.all(|(a, b)| exclusive(a, b)) {
-                self.lose(node, true, "runs once per arriving value here, but once in all in sam");
+                self.lose(node, true, "runs once per arriving value, but only once in sam");
             }
         }
     }
@@ -307,7 +307,7 @@ impl Writer<'_> {
         match self.kind(node).clone() {
             Portability::Start | Portability::Attached => return None,
             Portability::Not(reason) => {
-                self.lose(node, true, format!("cannot be said in sam: {reason}"));
+                self.lose(node, true, format!("cannot be converted to sam: {reason}"));
                 return None;
             }
             Portability::Agent { agent, instruction, input } => {
@@ -332,8 +332,10 @@ impl Writer<'_> {
                     taken.iter().map(|edge| self.plan.edge(*edge).port.as_str()).collect();
                 let is_dead = |edge: &PlanEdge| !taken_ports.contains(edge.port.as_str());
                 for (_, edge) in self.graph.edges_out_of(node).filter(|(_, edge)| is_dead(edge)) {
-                    let lost =
-                        format!("nothing leaves it at '{}', but sam would run what follows", edge.port);
+                    let lost = format!(
+                        "its port '{}' has no connection, but sam would run the following nodes",
+                        edge.port
+                    );
                     self.lose(node, true, lost);
                 }
                 let cases: Vec<Value> = cases
@@ -361,7 +363,7 @@ impl Writer<'_> {
             out.insert("retryStrategy".into(), retry_strategy(&own.retry));
         }
         if own.retry.jitter_ms > 0 {
-            self.lose(node, false, "waits between attempts without a random part");
+            self.lose(node, false, "waits between attempts without jitter");
         }
         if own.timeout_ms.is_some() {
             self.lose(node, true, "has a time limit for all attempts, and sam has one for each attempt");

@@ -21,7 +21,7 @@ const WORD_WARNINGS: [(&str, &[&str]); 4] = [
 const RECORDED_WARNINGS: [&str; 5] = [
     "agentflow-10: the operator 'regex' of node 'i' is unknown and treated as 'equal'",
     "own-agentflow-06: the prompt of node 'a' keeps '{{previous_output}}' unchanged",
-    "own-agentteam-105: 'condition_expression' of node 'i' reads '$node[\"k\"].result.v', but the spec of that node gives no 'v'",
+    "own-agentteam-105: 'condition_expression' of node 'i' reads '$node[\"k\"].result.v', but the spec of that node has no 'v'",
     "own-covalt-79: expression in node 'e' calls 'y', which does not exist",
     "own-covalt-79: expression in node 'e' calls 'nope', which does not exist",
 ];

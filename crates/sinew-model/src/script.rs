@@ -198,7 +198,7 @@ fn add_differences(place: &str, recorded: &Value, asked: &Value, found: &mut Vec
         }
         _ => {
             let (one, other) = told_difference(recorded, asked);
-            found.push(format!("{place}: recorded {one}, asked {other}"));
+            found.push(format!("{place}: recorded {one}, requested {other}"));
         }
     }
 }

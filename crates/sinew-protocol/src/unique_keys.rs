@@ -166,7 +166,7 @@ impl<'de> Visitor<'de> for UniqueValue<'_, '_> {
             if seen.contains(&key) {
                 let place = escaped(&self.place.to_string(), MAX_SHOWN_PLACE);
                 self.found.twice = Some(DuplicateKey { key: escaped(&key, MAX_SHOWN_KEY), place });
-                return Err(de::Error::custom("a key stands twice"));
+                return Err(de::Error::custom("a key is duplicated"));
             }
             seen.insert(key);
         }

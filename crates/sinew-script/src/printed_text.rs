@@ -11,7 +11,7 @@ use monty_types::{MontyException, PrintWriterCallback};
 /// remainder is dropped.
 const MAX_PRINTED_BYTES: usize = 16 << 10;
 /// Last line of a truncated text.
-const REST_DROPPED: &str = "(the rest that was printed is not kept)";
+const REST_DROPPED: &str = "(the remaining output is not stored)";
 
 /// Text that evaluations print. Clones share it.
 #[derive(Clone, Debug, Default)]

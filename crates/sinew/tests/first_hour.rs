@@ -129,7 +129,7 @@ fn dev_keeps_what_it_has_and_says_what_to_type() {
     };
     let (dev, banner) = start(&world);
     for wanted in [
-        ".sinew/store (--ephemeral to keep nothing)",
+        ".sinew/store (--ephemeral stores nothing)",
         "1: Pricing",
         "11: echo",
         "1: orders",

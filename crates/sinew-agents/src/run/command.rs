@@ -348,7 +348,7 @@ async fn read_tail(
         }
     }
     if left_out > 0 {
-        say(format!("({left_out} lines of standard error are not kept)"));
+        say(format!("({left_out} lines of standard error are not stored)"));
     }
     for line in &last {
         say(clean(line, secrets));

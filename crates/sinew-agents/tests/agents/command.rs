@@ -189,7 +189,7 @@ async fn keeps_the_end_of_a_long_standard_error() {
     let heard = heard(&mut progress);
     assert_eq!((heard[0].as_str(), heard[255].as_str()), ("line 0", "line 255"));
     // The last lines say how the program ended; the gap before them is told.
-    assert_eq!(heard[256], "(2644 lines of standard error are not kept)");
+    assert_eq!(heard[256], "(2644 lines of standard error are not stored)");
     assert_eq!((heard.len(), heard[257].as_str(), heard[356].as_str()), (357, "line 2900", "line 2999"));
 }
 

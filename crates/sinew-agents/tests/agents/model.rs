@@ -166,7 +166,7 @@ async fn hostile_and_broken_servers_end_as_they_should() {
             "no answer at all",
             vec![Say::Hang],
             &once,
-            "SINEW-5201 error: model 'main': no answer began within 0.5 s (again)",
+            "SINEW-5201 error: model 'main': the answer did not start within 0.5 s (again)",
             1,
         ),
         (

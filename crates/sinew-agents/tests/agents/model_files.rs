@@ -136,7 +136,7 @@ fn models_are_checked() {
         ),
         (
             "{main: {provider: openai, model: m, url: 'http://a/?k=1'}}",
-            "SINEW-5212 it must hold neither '?' nor '#'",
+            "SINEW-5212 it must contain neither '?' nor '#'",
         ),
         (
             "{main: {provider: openai, model: m, headers: {Host: a}}}",

@@ -35,7 +35,7 @@ fn expectations_that_do_not_hold_are_told() {
         output(),
         &["text_contains: 'monday' is missing in {\"text\":\"It \\\"arrives\\\" on FRIDAY.\",\"n\":1}"],
     );
-    check("{output_contains: {n: 2}}", output(), &["output_contains: /n: expected 2, seen 1"]);
+    check("{output_contains: {n: 2}}", output(), &["output_contains: /n: expected 2, got 1"]);
     check("{called: peer_Act, not_called: [send]}", output(), &[]);
     check("{called: send}", output(), &["called: send was not called; called: [peer_Look, peer_Act]"]);
     check("{not_called: peer_Act}", output(), &["not_called: peer_Act was called"]);

@@ -157,10 +157,8 @@ fn check_member(
     if is_known || matches!(member, "true" | "false" | "result" | "completed" | "iteration") {
         return;
     }
-    let message = format!(
-        "'{key}' of node '{}' reads '{base}', but the spec of that node gives no '{member}'",
-        node.id
-    );
+    let message =
+        format!("'{key}' of node '{}' reads '{base}', but the spec of that node has no '{member}'", node.id);
     report(message, member, members.keys().map(String::as_str), place, found);
 }
 

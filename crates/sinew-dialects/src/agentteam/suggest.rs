@@ -76,7 +76,7 @@ fn suggestion(
             None if configured || !required.contains(&key.as_str()) => continue,
             None => {
                 open.push(key.clone());
-                format!("{},  # nothing of '{}' looks like this", spec::default_of(entry), from.id)
+                format!("{},  # '{}' has no similar member", spec::default_of(entry), from.id)
             }
         };
         let comma = if value.contains('#') { "" } else { "," };

@@ -90,7 +90,7 @@ fn run_to_end(
 /// same way.
 fn comes_back(plan: &Plan) {
     let sam = dialect("sam");
-    let converted_file = to_sam(plan, sam).expect("sam can be said in sam");
+    let converted_file = to_sam(plan, sam).expect("sam can be converted to sam");
     assert!(converted_file.losses.is_empty());
     let again = converted(&converted_file.document);
     assert_eq!(&again, plan, "{:#}", converted_file.document);
@@ -503,7 +503,8 @@ fn random_teams_ask_the_same_or_are_refused() {
 #[test]
 fn branches_that_lead_to_several_nodes_are_not_called_dead() {
     let several = |port: &str| format!("its branch '{port}' leads to several nodes, a sam case to one");
-    let dead = |port: &str| format!("nothing leaves it at '{port}', but sam would run what follows");
+    let dead =
+        |port: &str| format!("its port '{port}' has no connection, but sam would run the following nodes");
     let check = |edges: &[(&str, &str)], want: &[String]| {
         let edge = |(port, to): &(&str, &str)| json!({ "source": "i", "sourceHandle": port, "target": to });
         let mut connections = vec![json!({ "source": "s", "target": "i" })];

@@ -499,7 +499,7 @@ fn outputs_of(
             let port = match known {
                 Some((name, _)) => name,
                 None if wired("default") => "default".to_owned(),
-                None => return Err(format!("'{chosen}' is none of the choices")),
+                None => return Err(format!("'{chosen}' is not one of the choices")),
             };
             let passed =
                 inputs(ctx, act)?.own.get("input").cloned().unwrap_or_else(|| typed(DATA, Value::Null));

@@ -241,7 +241,7 @@ pub(super) fn built_in() -> NodeCatalogue {
         |definition: NodeDefinition| NodeDefinition { outputs: sockets(&[("tools", "tools")]), ..definition };
     [
         ("chat-start", "core", kind("receives the message of the user", NodeMode::Hybrid)),
-        ("webhook-trigger", "core", kind("a request enters", NodeMode::Flow)),
+        ("webhook-trigger", "core", kind("receives a request", NodeMode::Flow)),
         ("webhook-end", "core", kind("the response to a request", NodeMode::Flow)),
         (
             "agent",
@@ -392,7 +392,7 @@ impl<'a> PluginFolders<'a> {
     fn scan(&mut self, path: &str, depth: u32) {
         self.seen += 1;
         if depth > MAX_DEPTH || self.seen > MAX_FOLDERS {
-            let most = format!("{MAX_FOLDERS} folders, {MAX_DEPTH} deep, are looked at");
+            let most = format!("{MAX_FOLDERS} folders, {MAX_DEPTH} levels deep, are searched");
             // Reported once: further folders would only repeat it.
             if self.seen <= MAX_FOLDERS + 1 {
                 self.wrong.push(format!("the plugins below {path} cannot be loaded: at most {most}"));

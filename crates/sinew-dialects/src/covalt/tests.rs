@@ -352,7 +352,7 @@ fn a_classifier_takes_one_branch() {
     check(json!({ "choice": "support" }), &["c started", "c completed", "b started", "b completed"]);
     check(
         json!("else"),
-        &["c started", "c error {\"error\": \"'else' is none of the choices\", \"on_error\": \"stop\"}"],
+        &["c started", "c error {\"error\": \"'else' is not one of the choices\", \"on_error\": \"stop\"}"],
     );
 }
 
@@ -502,7 +502,7 @@ fn plugins_are_found_where_they_are_dropped() {
         ("twice", "the plugin twice/b duplicates the kind 'same'"),
         ("broken", "the plugin broken/a cannot be loaded: EOF"),
         ("empty", "the plugin cannot be loaded: no folder below empty has a definition.json"),
-        ("endless", "at most 256 folders, 4 deep, are looked at"),
+        ("endless", "at most 256 folders, 4 levels deep, are searched"),
         ("ghost", "the plugin ghost cannot be loaded: ghost/definition.json is not there"),
     ] {
         let said = lowered(json!([plugins]), "reroute").unwrap_err();

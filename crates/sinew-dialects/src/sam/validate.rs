@@ -241,7 +241,7 @@ impl<'d> DefinitionCheck<'d, '_> {
                 self.error(code::NODE_CANNOT_STAND_THERE.as_str(), wrong, at);
             }
             Some(_) if self.shape.circular.contains(&node.id) => {
-                let wrong = format!("{kind} '{}' runs itself, by way of '{body}': a cycle", node.id);
+                let wrong = format!("{kind} '{}' runs itself through '{body}', which is a cycle", node.id);
                 self.error(code::DEPENDENCY_CYCLE.as_str(), wrong, at);
             }
             Some(_) => {}

@@ -48,7 +48,7 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<
         (!work.skills.is_empty(), "the agent must provide the tools of its skills itself"),
         (work.model.is_some(), "the agent chooses its model"),
         (work.max_turns.is_some(), "the agent chooses the number of its turns"),
-        (plan.entry.contains(&node), "'rules', 'context' and 'dryRun' of the input have no meaning"),
+        (plan.entry.contains(&node), "'rules', 'context' and 'dryRun' of the input have no effect"),
     ] {
         if is_lost {
             losses.push(what.into());

@@ -105,7 +105,7 @@ async fn cases_of_a_model_agent_are_run_at_the_desk() {
         (
             model("instruction: Say yes."),
             cases.replace("a.agent.yaml", "/etc/passwd"),
-            vec!["is not the file that was sent"],
+            vec!["is not the uploaded file"],
         ),
         (
             model("instruction: Say yes."),
@@ -186,7 +186,7 @@ async fn trials_sockets_and_deployed_sources_are_shown_without_a_script() {
     let cases =
         "cases:\n  - {name: elsewhere, workflow: /etc/passwd, input: {}, expect: {status: success}}\n";
     let told = desk.send(&[("name", "flow.yaml"), ("text", CHAIN), ("work", "test"), ("cases", cases)]).await;
-    check(&told, &["0 passed, 1 failed", "is not the file that was sent"]);
+    check(&told, &["0 passed, 1 failed", "is not the uploaded file"]);
     let told =
         desk.send(&[("name", "flow.yaml"), ("text", CHAIN), ("work", "test"), ("cases", "cases: 3")]).await;
     check(&told, &["0 passed, 0 failed", "is-error"]);

@@ -112,7 +112,7 @@ impl QuarantineStore<'_> {
         let mut reason = reason.to_owned();
         // With that header, the quarantined message would itself count as malformed.
         if let Some(defect) = undeliverable(&suspect.headers) {
-            reason = format!("{reason} (it cannot be read off the wire: {defect})");
+            reason = format!("{reason} (it cannot be parsed: {defect})");
             suspect.headers = only(&suspect.headers, |name| !name.eq_ignore_ascii_case(UNDELIVERABLE));
         }
         let subject = Subject::Quarantine { stream: Token::of(suspect.stream), seq: suspect.seq };

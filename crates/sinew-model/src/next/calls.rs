@@ -114,7 +114,10 @@ impl ConversationSpec {
             return self.plan_unknown(call, ready);
         }
         if let Some(limit) = tool.limit.filter(|limit| times_made(state, tool) >= *limit) {
-            return refuse(format!("{} may be called {limit} times in a conversation, and was", ready.tool));
+            return refuse(format!(
+                "{} can be called {limit} times in a conversation, and this limit is reached",
+                ready.tool
+            ));
         }
         if made >= self.budget.tool_calls {
             return refuse(format!(
@@ -134,7 +137,7 @@ impl ConversationSpec {
         let acts_tainted = tainted && tool.effect == EffectClass::Once;
         if acts_tainted && self.taint == TaintRule::Deny {
             return refuse(format!(
-                "{} acts, and the conversation contains untrusted text: the agent file forbids that",
+                "{} has side effects, and the conversation contains untrusted text: the agent file forbids this call",
                 ready.tool
             ));
         }

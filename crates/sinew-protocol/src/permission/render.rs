@@ -94,7 +94,7 @@ pub fn config(tenants: &[Tenant], system: Option<&Login>) -> Result<String, BadT
     let tenants = accounts(tenants)?;
     Ok(format!(
         "# Rights of a Sinew mesh. Include this file in the server's configuration. There is no default user:\n\
-         # whoever does not log in as one of these is refused.\naccounts {{\n  \"{SYSTEM_ACCOUNT}\": {{ users: [{user}] }}\n\
+         # other clients are rejected.\naccounts {{\n  \"{SYSTEM_ACCOUNT}\": {{ users: [{user}] }}\n\
          {tenants}}}\nsystem_account: \"{SYSTEM_ACCOUNT}\"\n"
     ))
 }

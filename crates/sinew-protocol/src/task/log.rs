@@ -65,7 +65,7 @@ impl TaskLog {
         let Self { lines, left_out, .. } = std::mem::take(self);
         let first = lines.front().filter(|_| left_out > 0).map(|oldest| LogLine {
             at: oldest.at,
-            text: format!("({left_out} earlier messages of this task are not kept)"),
+            text: format!("({left_out} earlier messages of this task are not stored)"),
         });
         first.into_iter().chain(lines).collect()
     }
@@ -112,7 +112,7 @@ mod tests {
         (0..MAX_LOG_LINES as u64 + 5).for_each(|n| log.push(n, &format!("line {n}")));
         let lines = log.take();
         assert_eq!(lines.len(), MAX_LOG_LINES + 1);
-        assert_eq!(lines[0].text, "(5 earlier messages of this task are not kept)");
+        assert_eq!(lines[0].text, "(5 earlier messages of this task are not stored)");
         assert_eq!(lines[1].text, "line 5");
         (0..100).for_each(|n| log.push(n, &"x".repeat(5_000)));
         let lines = log.take();

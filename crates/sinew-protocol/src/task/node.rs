@@ -327,7 +327,7 @@ pub fn read_node_answer(body: &[u8], task: &TaskId) -> Result<NodeAnswer, BadMes
     let read: WorkflowNodeResult<'_> =
         serde_json::from_slice(body).map_err(|error| BadMessage::Bytes(cut(&error.to_string(), 300)))?;
     if read.sub_task_id != *task {
-        return Err(bad("sub_task_id", "is another task's"));
+        return Err(bad("sub_task_id", "belongs to another task"));
     }
     let fault = match (read.status, read.fault) {
         (NodeResultStatus::Success, None) => None,
@@ -351,7 +351,7 @@ pub fn read_node_answer(body: &[u8], task: &TaskId) -> Result<NodeAnswer, BadMes
     let name = name.map_err(|error| bad("artifact_name", &error.to_string()))?;
     let mut artifacts: Vec<ResultArtifact> = Vec::with_capacity(read.artifacts.len().max(1));
     let output = if let Some(output) = read.output.filter(|_| fault.is_none()) {
-        let name = name.ok_or_else(|| bad("artifact_name", "is missing beside the output"))?;
+        let name = name.ok_or_else(|| bad("artifact_name", "is missing next to the output"))?;
         let value = output.into_owned();
         let bytes = serde_json::to_vec(&value).unwrap_or_default();
         let meta = ArtifactMeta::of(name, 0, JSON, &bytes);

@@ -374,7 +374,7 @@ impl DevBanner<'_> {
             (None, _) => None,
             (Some(_), true) => Some("none (--ephemeral)".to_owned()),
             (Some(server), false) => {
-                Some(format!("{} (--ephemeral to keep nothing)", server.store().display()))
+                Some(format!("{} (--ephemeral stores nothing)", server.store().display()))
             }
         };
         let document = json!({

@@ -71,7 +71,7 @@ impl McpServer {
             }
             Err(_) => {
                 self.discard(&connection).await;
-                Err(late("told its tools", TOOLS_TIMEOUT))
+                Err(late("listed its tools", TOOLS_TIMEOUT))
             }
         }
     }

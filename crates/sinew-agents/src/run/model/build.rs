@@ -459,7 +459,7 @@ fn wrong_address(url: &str) -> Option<String> {
         Ok(_) if url.contains("${") || url.contains("{{") => {
             Some("the address is taken literally".to_owned())
         }
-        Ok(_) if url.contains(['?', '#']) => Some("it must hold neither '?' nor '#'".to_owned()),
+        Ok(_) if url.contains(['?', '#']) => Some("it must contain neither '?' nor '#'".to_owned()),
         Ok(_) => None,
     }
 }

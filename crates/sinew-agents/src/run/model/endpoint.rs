@@ -132,7 +132,7 @@ impl ModelEndpoint {
         let first = (Instant::now() + self.first).min(end);
         let response = timeout_at(first, send)
             .await
-            .map_err(|_| late_refusal("no answer began", self.first))?
+            .map_err(|_| late_refusal("the answer did not start", self.first))?
             .map_err(transport_refusal)?;
         let status = response.status();
         if !status.is_success() {

@@ -356,7 +356,7 @@ impl ConditionParser {
                 "lambda" => return Err(unsupported("Lambda")),
                 "await" => return Err(unsupported("Await")),
                 "and" | "or" | "not" | "in" | "is" | "if" | "else" | "for" => {
-                    return Err(syntax(&format!("'{name}' cannot stand here")));
+                    return Err(syntax(&format!("'{name}' is not allowed here")));
                 }
                 // Null, or an unknown name: the following tokens determine the error.
                 _ => Expr::Const(Value::Null),

@@ -155,7 +155,7 @@ async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, Failure> {
     let put = mesh.quarantine().replay(&stream, seq).await?;
     let word = match put {
         sinew_mesh::PutOutcome::New => "sent",
-        sinew_mesh::PutOutcome::Same => "was there already",
+        sinew_mesh::PutOutcome::Same => "already stored",
         sinew_mesh::PutOutcome::Taken => "another message has its place",
     };
     output.value(&json!({ "subject": subject, "result": word }), |_| format!("{word}: {subject}"));
