@@ -68,7 +68,10 @@ async fn check_calls(operator: &MeshOperator, loaded: &Loaded, key: &KeyNames<'_
     }
     let names: Vec<String> =
         named.iter().take(MAX_NAMED).map(|name| words::one_line(name, MAX_NAME)).collect();
-    let text = format!("the caller's key does not permit agents or workflows that this workflow calls: {}", names.join(", "));
+    let text = format!(
+        "the caller's key does not permit agents or workflows that this workflow calls: {}",
+        names.join(", ")
+    );
     Err(Failure::new(FailureKind::Denied, code::GATEWAY_PLAN_BEYOND_KEY.as_str(), text))
 }
 
