@@ -380,7 +380,7 @@ impl BenchReport {
             text,
             "\nconversations of two turns: {:.2} ms CPU each ({:.2} of the agent), {:.1} ms one at a time; {} records of 50 \
              turns replayed in {:.1} ms; text of a model takes {:.1} ms to a client, {:.1} at most for 99 of 100 pieces; {} \
-             waiting ones take {:.1} MiB",
+             waiting conversations take {:.1} MiB",
             talks.all_cpu_ms,
             talks.agent_cpu_ms,
             talks.p50_ms,
