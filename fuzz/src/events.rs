@@ -1,14 +1,14 @@
 //! A stream of events (SSE) from a server outside.
 
-#[path = "../../crates/sinew-bridge/src/event_reader.rs"]
-mod event_reader;
+#[path = "../../crates/sinew-protocol/src/event_stream.rs"]
+mod event_stream;
 
-use event_reader::EventReader;
+use event_stream::EventReader;
 
 /// However a stream is cut on its way, the same events come out of it.
 pub(crate) fn events(bytes: &[u8]) {
     let read = |pieces: &mut dyn Iterator<Item = &[u8]>| {
-        let mut reader = EventReader::default();
+        let mut reader = EventReader::new(4 << 20);
         let mut events = Vec::new();
         for piece in pieces {
             events.extend(reader.push(piece).ok()?);

@@ -545,15 +545,15 @@ impl Default for BudgetEntry {
 pub(crate) struct SessionEntry {
     /// Time after which a session is forgotten, such as `30d`.
     #[serde(default = "default_session_keep")]
-    pub(crate) keep: KeepTime,
+    pub(crate) keep: Time,
     /// Earlier conversations that the model is told.
     #[serde(default = "default_session_turns")]
     #[schemars(range(max = 200))]
     pub(crate) turns: u32,
 }
 
-fn default_session_keep() -> KeepTime {
-    KeepTime(Duration::from_hours(30 * 24))
+fn default_session_keep() -> Time {
+    Time(Duration::from_hours(30 * 24))
 }
 
 fn default_session_turns() -> u32 {
@@ -611,12 +611,12 @@ pub(crate) enum UnknownEntry {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LogEntry {
     /// Time after which the log is forgotten, such as `7d`.
-    pub(crate) keep: KeepTime,
+    pub(crate) keep: Time,
 }
 
 impl Default for LogEntry {
     fn default() -> Self {
-        Self { keep: KeepTime(Duration::from_hours(7 * 24)) }
+        Self { keep: Time(Duration::from_hours(7 * 24)) }
     }
 }
 
@@ -658,40 +658,6 @@ impl JsonSchema for ByteSize {
             "type": ["integer", "string"],
             "minimum": 64,
             "pattern": "^[0-9]+ ?(B|KiB|MiB)?$",
-        })
-    }
-}
-
-/// A time to keep something: as [`Time`], and in days.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct KeepTime(pub(crate) Duration);
-
-impl<'de> Deserialize<'de> for KeepTime {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        let days =
-            value.as_str().and_then(|text| text.strip_suffix('d')).and_then(|text| text.parse::<u32>().ok());
-        match days {
-            Some(days) if (1..=3650).contains(&days) => {
-                Ok(Self(Duration::from_secs(u64::from(days) * 86_400)))
-            }
-            Some(_) => Err(de::Error::custom("expected 1d to 3650d")),
-            None => Time::deserialize(value).map(|time| Self(time.0)).map_err(de::Error::custom),
-        }
-    }
-}
-
-impl JsonSchema for KeepTime {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "KeepTime".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A length of time: seconds as a number, or text with a unit such as 30m, 12h, 7d.",
-            "type": ["number", "string"],
-            "exclusiveMinimum": 0,
-            "pattern": "^[0-9]+(\\.[0-9]+)?(ms|s|m|h)$|^[0-9]+d$",
         })
     }
 }

@@ -22,7 +22,6 @@ mod bridge_set;
 mod card_signature;
 mod credentials;
 mod error;
-mod event_reader;
 mod named_hosts;
 mod outside_hosts;
 mod outside_task;

@@ -12,6 +12,7 @@ use sinew_protocol::a2a::{
     TaskListResponse,
 };
 use sinew_protocol::code::{self, Code};
+use sinew_protocol::event_stream::EventReader;
 use sinew_protocol::jsonrpc::{A2A_JSON, Method, Request, Response, fault_of};
 use sinew_protocol::unique_keys::read_unique;
 use tokio::time::timeout;
@@ -19,7 +20,6 @@ use tokio::time::timeout;
 use crate::bridge_file::RemoteBinding;
 use crate::credentials::Credentials;
 use crate::error::{BridgeError, quoted};
-use crate::event_reader::EventReader;
 use crate::outside_hosts::OutsideHosts;
 use crate::remote_card::RemoteEndpoint;
 
@@ -29,6 +29,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_ANSWER_BYTES: usize = 32 << 20;
 /// Maximum size of one stream, in bytes.
 const MAX_STREAM_BYTES: usize = 64 << 20;
+/// Maximum size of an event, in bytes.
+const MAX_EVENT_BYTES: usize = 4 << 20;
 /// Status of a request that was rejected because of a rate limit.
 const TOO_MANY_REQUESTS: u16 = 429;
 /// Errors of a Sinew gateway before any work, after which the message was not accepted.
@@ -468,7 +470,7 @@ pub(crate) struct RemoteEvents {
 impl RemoteEvents {
     fn new(response: WebResponse, id: Option<String>, secrets: ResolvedSecrets) -> Self {
         let waiting = std::collections::VecDeque::new();
-        Self { response, reader: EventReader::default(), waiting, id, bytes: 0, secrets }
+        Self { response, reader: EventReader::new(MAX_EVENT_BYTES), waiting, id, bytes: 0, secrets }
     }
 
     /// Returns the next event; `None` if the stream has ended, or sent nothing for `patience`.

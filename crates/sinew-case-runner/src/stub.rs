@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sinew_engine::{TaskReply, TaskRequest, Time};
 use sinew_execution::Call;
-use sinew_operations::duration::parse_duration;
+use sinew_operations::quantity::parse_duration;
 use sinew_protocol::code;
 use sinew_protocol::{Fault, FaultKind};
 use sinew_runtime::sim::{Stub, Stubbed};

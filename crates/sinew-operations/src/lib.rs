@@ -22,7 +22,6 @@ pub mod deployment;
 pub mod dev_note;
 pub mod doctor;
 pub mod dry_run;
-pub mod duration;
 pub mod execution_artifacts;
 pub mod execution_changes;
 pub mod execution_list;

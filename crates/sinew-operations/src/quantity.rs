@@ -1,17 +1,16 @@
-//! Retention times and byte counts in human-readable form.
+//! Durations and byte counts in human-readable form.
 
-use std::time::Duration;
+use sinew_source::duration::{self, DURATION_EXAMPLES};
 
-use crate::duration::parse_duration;
 use crate::failure::Failure;
 
-/// Parses `30d`, or any format of [`parse_duration`].
-pub fn parse_retention(text: &str) -> Result<Duration, Failure> {
-    let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
-    match days.and_then(|days| days.checked_mul(86_400)) {
-        Some(seconds) => Ok(Duration::from_secs(seconds)),
-        None => parse_duration(text).map(Duration::from_millis),
-    }
+/// Parses a duration (see [`duration::parse_duration`]); returns milliseconds.
+pub fn parse_duration(text: &str) -> Result<u64, Failure> {
+    let parsed = duration::parse_duration(text).and_then(|time| u64::try_from(time.as_millis()).ok());
+    parsed.ok_or_else(|| {
+        Failure::usage(format!("'{text}' is not a duration"))
+            .hint(format!("use a value such as {DURATION_EXAMPLES}"))
+    })
 }
 
 /// Parses `512MB`, `10GiB`, or a number of bytes.
@@ -47,15 +46,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_days_have_units() {
+    fn sizes_have_units() {
         for (text, want) in [("512MB", 512_000_000), ("10GiB", 10 << 30), ("77", 77), ("1 kb", 1_000)] {
             assert_eq!(parse_byte_count(text).unwrap(), want, "{text}");
         }
         for text in ["", "0", "MB", "-1", "1.5GB", "99999999999TB"] {
             assert!(parse_byte_count(text).is_err(), "{text}");
         }
-        assert_eq!(parse_retention("30d").unwrap(), Duration::from_hours(720));
-        assert_eq!(parse_retention("90m").unwrap(), Duration::from_mins(90));
-        assert!(parse_retention("d").is_err());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use sinew_dialects::Dialect;
-use sinew_plan::{NodeIndex, NodeOperation, Plan, canonical_json};
+use sinew_plan::{NodeIndex, NodeOperation, Plan, sorted_json};
 
 use crate::execution_start::nodes_behind;
 
@@ -85,7 +85,7 @@ fn definitions(plan: &Plan) -> BTreeMap<&str, String> {
     };
     let all = (0..plan.nodes.len() as NodeIndex).map(|ix| {
         let run = runs(plan, ix).into_iter().map(own).collect::<Vec<_>>();
-        (plan.node(ix).id.as_str(), canonical_json(&json!([own(ix), run])))
+        (plan.node(ix).id.as_str(), sorted_json(&json!([own(ix), run])))
     });
     all.collect()
 }

@@ -5,8 +5,9 @@ use sha2::{Digest, Sha256};
 
 use crate::Plan;
 
-/// Returns JSON with sorted keys and no white space: equal values result in equal bytes.
-pub fn canonical_json(value: &Value) -> String {
+/// Returns JSON with keys sorted by their bytes and no white space: equal values result in equal
+/// bytes. Numbers keep their form, unlike in RFC 8785 (`sinew_protocol::canonical_json`).
+pub fn sorted_json(value: &Value) -> String {
     let mut out = String::new();
     write(value, &mut out);
     out
@@ -16,7 +17,7 @@ pub fn canonical_json(value: &Value) -> String {
 pub fn digest(plan: &Plan) -> String {
     // A plan is plain data with string keys, so it always serialises.
     let value = serde_json::to_value(plan).unwrap_or(Value::Null);
-    hex::encode(Sha256::digest(canonical_json(&value)))
+    hex::encode(Sha256::digest(sorted_json(&value)))
 }
 
 fn write(value: &Value, out: &mut String) {

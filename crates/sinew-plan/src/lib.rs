@@ -12,7 +12,7 @@ mod check;
 mod limits;
 mod plan;
 
-pub use canonical::{canonical_json, digest};
+pub use canonical::{digest, sorted_json};
 pub use check::{PlanError, check};
 pub use limits::PlanLimits;
 pub use plan::{

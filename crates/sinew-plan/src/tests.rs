@@ -63,9 +63,9 @@ fn plan(nodes: &[&str], edges: &[(u32, u32)]) -> Plan {
 }
 
 #[test]
-fn canonical_json_sorts_keys_at_every_depth() {
+fn sorted_json_sorts_keys_at_every_depth() {
     let value = json!({"b": [ {"z": 1, "a": "\u{1}\""} ], "a": null});
-    assert_eq!(canonical_json(&value), r#"{"a":null,"b":[{"a":"\u0001\"","z":1}]}"#);
+    assert_eq!(sorted_json(&value), r#"{"a":null,"b":[{"a":"\u0001\"","z":1}]}"#);
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub mod command;
 pub mod deployment;
 pub mod embed;
 pub mod env;
+pub mod event_stream;
 pub mod fault;
 pub mod header;
 pub mod id;

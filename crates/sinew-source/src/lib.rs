@@ -12,6 +12,8 @@
 //! variables are closures. It never executes its input, and no input causes a panic or unbounded
 //! growth.
 
+pub mod duration;
+
 mod diagnostic;
 mod environment;
 mod escape;

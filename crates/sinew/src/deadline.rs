@@ -4,8 +4,8 @@ use std::future::Future;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use sinew_operations::duration::parse_duration;
 use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::quantity::parse_duration;
 use sinew_protocol::code;
 
 /// A command did not finish within its `--timeout`.

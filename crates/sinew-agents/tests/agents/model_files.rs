@@ -93,7 +93,7 @@ fn complaints_have_places() {
             "    compact: {model: other}\n",
             "6:22 SINEW-5212 the model that writes summaries must be one of `use`",
         ),
-        ("    session: {keep: 0d}\n", "1:1 SINEW-5010 expected 1d to 3650d"),
+        ("    session: {keep: 0d}\n", "1:1 SINEW-5010 expected a duration such as"),
         ("    session: {turns: 500}\n", "6:22 "),
     ] {
         let found = complaints(&format!("{HEAD}{more}"));

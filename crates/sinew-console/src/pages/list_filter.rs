@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
+use sinew_source::duration::{DURATION_EXAMPLES, parse_duration};
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
@@ -149,8 +150,9 @@ impl ListFilter {
         if self.since.is_empty() {
             return Ok(None);
         }
-        let ms = span_ms(&self.since).ok_or_else(|| {
-            ConsoleError::Input("since: expected a time such as 90s, 15m, 2h or 7d".to_owned())
+        let since = parse_duration(&self.since).and_then(|since| u64::try_from(since.as_millis()).ok());
+        let ms = since.ok_or_else(|| {
+            ConsoleError::Input(format!("since: expected a duration such as {DURATION_EXAMPLES}"))
         })?;
         Ok(Some(u64::try_from(now.as_millisecond()).unwrap_or_default().saturating_sub(ms)))
     }
@@ -264,19 +266,6 @@ impl ListFilter {
             }
         }
     }
-}
-
-/// Milliseconds of a span such as `90s`, `15m`, `2h` or `7d`.
-fn span_ms(text: &str) -> Option<u64> {
-    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let unit: u64 = match unit {
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
 /// A count of executions, with a plus if older ones are not counted yet.

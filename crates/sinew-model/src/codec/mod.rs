@@ -9,15 +9,18 @@ mod assemble;
 mod gemini;
 mod openai;
 mod refusals;
-mod sse;
 
 use serde_json::Value;
+use sinew_protocol::event_stream::EventReader;
 
 use crate::prompt::Prompt;
 use crate::spec::{ModelSpec, Provider};
 use crate::turn::{ModelRefusal, ModelTurn, TurnDelta};
 
 pub use refusals::refusal_of_status;
+
+/// Data of the event that ends a stream of OpenAI.
+const END_OF_STREAM: &[u8] = b"[DONE]";
 
 /// Maximum bytes of an answer.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
@@ -91,7 +94,7 @@ fn merge_member(members: &mut serde_json::Map<String, Value>, key: &str, value: 
 #[derive(Debug)]
 pub struct AnswerReader {
     collector: Collector,
-    events: sse::EventReader,
+    events: EventReader,
     /// Bytes of an answer that is not streamed.
     whole: Option<Vec<u8>>,
     begun: bool,
@@ -116,7 +119,7 @@ impl AnswerReader {
         };
         Self {
             collector,
-            events: sse::EventReader::default(),
+            events: EventReader::new(MAX_ANSWER_BYTES),
             whole: None,
             begun: false,
             bytes: 0,
@@ -149,11 +152,18 @@ impl AnswerReader {
             return Vec::new();
         }
         let mut deltas = Vec::new();
-        for data in self.events.feed(bytes) {
-            if data.trim() == "[DONE]" {
+        let events = match self.events.push(bytes) {
+            Ok(events) => events,
+            Err(error) => {
+                self.broken = Some(ModelRefusal::unreadable(error.to_string()));
+                return deltas;
+            }
+        };
+        for data in events {
+            if data.trim_ascii() == END_OF_STREAM {
                 continue;
             }
-            match serde_json::from_str::<Value>(&data) {
+            match serde_json::from_slice::<Value>(&data) {
                 Ok(event) => self.take(&event, &mut deltas),
                 Err(error) => {
                     self.broken = Some(ModelRefusal::unreadable(format!("an event is not JSON: {error}")));
@@ -196,9 +206,9 @@ impl AnswerReader {
             };
         }
         // The last event may have no empty line after it.
-        let rest = self.events.feed(b"\n\n");
-        for data in rest.iter().filter(|data| data.trim() != "[DONE]") {
-            match serde_json::from_str::<Value>(data) {
+        let rest = self.events.push(b"\n\n").unwrap_or_default();
+        for data in rest.iter().filter(|data| data.trim_ascii() != END_OF_STREAM) {
+            match serde_json::from_slice::<Value>(data) {
                 Ok(event) => self.take(&event, &mut Vec::new()),
                 Err(_) => return Err(ModelRefusal::unreadable("the stream ends within an event")),
             }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 use sinew_inspection::words;
-use sinew_operations::duration::parse_duration;
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_status::{self, MeshStatus};
+use sinew_operations::quantity::parse_duration;
 use sinew_protocol::usage::ModelTotals;
 
 use crate::connect::{Connection, block};

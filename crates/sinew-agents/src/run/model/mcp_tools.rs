@@ -7,12 +7,11 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use serde_json::Value;
 use sinew_model::EffectClass;
+use sinew_protocol::access::matches_pattern;
 
 use super::ModelAgent;
 use super::rehearsal::ToolStubs;
-use super::tools::{
-    ToolSettings, ToolSource, ToolSources, ToolTable, fits_pattern, missing_tool, unusable_tools,
-};
+use super::tools::{ToolSettings, ToolSource, ToolSources, ToolTable, missing_tool, unusable_tools};
 use crate::call::Call;
 use crate::clean::ResolvedSecrets;
 use crate::error::AgentError;
@@ -48,7 +47,7 @@ pub(crate) struct AllowedTools {
 
 impl McpServerRule {
     pub(crate) fn allowed(&self, tool: &str) -> Option<&ToolSettings> {
-        let fits = |allowed: &&AllowedTools| fits_pattern(&allowed.pattern, tool);
+        let fits = |allowed: &&AllowedTools| matches_pattern(&allowed.pattern, tool);
         self.allow.iter().find(fits).map(|allowed| &allowed.settings)
     }
 
@@ -372,7 +371,7 @@ impl WantedTools {
     pub(crate) fn has(&self, name: &str, source: &str) -> bool {
         let own = source.rsplit(['/', ':']).next().unwrap_or(source);
         let names = |list: &[String]| {
-            list.iter().any(|pattern| fits_pattern(pattern, name) || fits_pattern(pattern, own))
+            list.iter().any(|pattern| matches_pattern(pattern, name) || matches_pattern(pattern, own))
         };
         // The allow list is for the skills of a node, which are tools of servers.
         let is_of_server = source.starts_with("mcp:");

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sinew_model::{ApprovalRule, EffectClass, PersonQuestion, QuestionReason, ToolSpec};
+use sinew_protocol::access::matches_pattern;
 use sinew_protocol::tool::{ToolDeclaration, WorkflowTool};
 use sinew_protocol::{Fault, code};
 use sinew_script::Function;
@@ -194,7 +195,8 @@ impl ToolTable {
                     table.add_peer(found, rule)?;
                 }
                 ToolSource::PeerPattern(pattern) => {
-                    for peer in others().filter(|peer| !peer.is_workflow && fits_pattern(pattern, &peer.name))
+                    for peer in
+                        others().filter(|peer| !peer.is_workflow && matches_pattern(pattern, &peer.name))
                     {
                         table.add_peer(peer, rule)?;
                     }
@@ -213,7 +215,7 @@ impl ToolTable {
                     let asked = named_by_request(request, !*subagents);
                     let wanted = |peer: &&PeerDescription| {
                         asked.contains(&peer.name)
-                            && patterns.iter().any(|pattern| fits_pattern(pattern, &peer.name))
+                            && patterns.iter().any(|pattern| matches_pattern(pattern, &peer.name))
                     };
                     for peer in others().filter(wanted) {
                         table.add_peer(peer, rule)?;
@@ -461,25 +463,6 @@ fn named_by_request(request: &Value, with_attached: bool) -> Vec<String> {
     names
 }
 
-/// Returns whether a name matches a pattern in which `*` matches any text.
-pub(crate) fn fits_pattern(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(rest) = name.strip_prefix(parts.next().unwrap_or_default()) else { return false };
-    let mut rest = rest;
-    let mut last = None;
-    for part in parts {
-        last = Some(part);
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    match last {
-        None => rest.is_empty(),
-        Some(part) => name.ends_with(part),
-    }
-}
-
 /// Concatenates prefix and name, with `_` for characters that a tool name cannot contain.
 pub(crate) fn tool_name(prefix: &str, name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
@@ -504,26 +487,4 @@ pub(super) fn missing_tool(name: &str) -> Fault {
 
 pub(super) fn unusable_tools(text: String) -> Fault {
     Fault::error(code::MODEL_TOOL_MISSING_OR_CHANGED.as_str(), text).with_retryable(false)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_fit_names() {
-        for (pattern, name, fits) in [
-            ("Price", "Price", true),
-            ("Price", "PriceList", false),
-            ("Price*", "PriceList", true),
-            ("*List", "PriceList", true),
-            ("P*e*t", "PriceList", true),
-            ("*", "", true),
-            ("a*a", "a", false),
-            ("a*b", "axc", false),
-            ("", "x", false),
-        ] {
-            assert_eq!(fits_pattern(pattern, name), fits, "{pattern} {name}");
-        }
-    }
 }

@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use sinew_inspection::words;
 use sinew_operations::agent_calls::fetch_card;
-use sinew_operations::duration::parse_duration;
 use sinew_operations::failure::Failure;
+use sinew_operations::quantity::parse_duration;
 
 use crate::connect::Connection;
 use crate::exit::Exit;

@@ -4,11 +4,11 @@ use clap::Args;
 use serde_json::json;
 use sinew_inspection::list::{self, ExecutionRow, RowFilter};
 use sinew_inspection::words;
-use sinew_operations::duration::parse_duration;
 use sinew_operations::execution_list::{ListDepth, RestOfList};
 use sinew_operations::failure::Failure;
 use sinew_operations::local_records;
 use sinew_operations::mesh_operator::RowDetails;
+use sinew_operations::quantity::parse_duration;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_runtime::local;
 

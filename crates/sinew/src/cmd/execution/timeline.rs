@@ -3,8 +3,8 @@
 use clap::Args;
 use sinew_inspection::timeline::{self, TimelineWindow};
 use sinew_inspection::timeline_text;
-use sinew_operations::duration::parse_duration;
 use sinew_operations::failure::Failure;
+use sinew_operations::quantity::parse_duration;
 use sinew_runtime::local;
 
 use super::Which;

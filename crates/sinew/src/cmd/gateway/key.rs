@@ -2,10 +2,9 @@
 
 use clap::{Args, Subcommand};
 use sinew_inspection::words;
-use sinew_operations::duration::parse_duration;
 use sinew_operations::failure::Failure;
 use sinew_operations::gateway_keys::{KeyRow, NewKey, create_key, list_keys, revoke_keys};
-use sinew_operations::quantity::parse_byte_count;
+use sinew_operations::quantity::{parse_byte_count, parse_duration};
 use sinew_protocol::access::{AccessRole, KeyLimits, KeyScope};
 use sinew_runtime::local;
 

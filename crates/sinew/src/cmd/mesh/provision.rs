@@ -1,6 +1,7 @@
 //! `sinew mesh provision | check`.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use sinew_mesh::MeshError;
 use sinew_mesh::problem::ServerProblem;
 use sinew_mesh::provision::{Change, Difference, Provision};
 use sinew_operations::failure::Failure;
-use sinew_operations::quantity::{parse_byte_count, parse_retention};
+use sinew_operations::quantity::{parse_byte_count, parse_duration};
 
 use crate::connect::Connection;
 use crate::exit::Exit;
@@ -57,7 +58,7 @@ pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<E
     let options = Provision {
         shards: args.shards,
         replicas: args.replicas,
-        retention: args.retention.as_deref().map(parse_retention).transpose()?,
+        retention: args.retention.as_deref().map(parse_duration).transpose()?.map(Duration::from_millis),
         storage_limit: args.storage_limit.as_deref().map(parse_byte_count).transpose()?,
         keep_events: args.keep_events.then_some(true),
     };
