@@ -1,9 +1,6 @@
 //! A stream of events (SSE) from a server outside.
 
-#[path = "../../crates/sinew-protocol/src/event_stream.rs"]
-mod event_stream;
-
-use event_stream::EventReader;
+use sinew_protocol::event_stream::EventReader;
 
 /// However a stream is cut on its way, the same events come out of it.
 pub(crate) fn events(bytes: &[u8]) {
