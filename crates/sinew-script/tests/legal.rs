@@ -202,7 +202,7 @@ fn printed_text_is_kept_whether_the_script_succeeds_or_fails() {
         Function::compile("def f(d):\n    for i in range(2000): print('x' * 100)\n    return 1").unwrap();
     assert_eq!(flood.call_printing(&Value::Null, &printed), Ok(json!(1)));
     let text = printed.take();
-    assert!(text.len() < 17 << 10 && text.ends_with("not kept)"), "{} bytes", text.len());
+    assert!(text.len() < 17 << 10 && text.ends_with("not stored)"), "{} bytes", text.len());
     let batch = json!({"values": [1], "calls": [
         {"source": "def f(d):\n    print('one')\n    return d", "value": 0},
         {"source": "lambda d: print('two')", "value": 0},

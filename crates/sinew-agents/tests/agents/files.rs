@@ -46,7 +46,7 @@ fn complaints_have_places() {
             "2:28 SINEW-5010 argv is taken literally; read the input from stdin or put it into env",
         ),
         ("name: x\nrun: {command: {argv: [sh, '${env:A}']}}\n", "2:28 SINEW-5010 argv is taken literally"),
-        ("name: x\nrun: {command: {argv: ['']}}\n", "2:24 SINEW-5010 this cannot be the name of a program"),
+        ("name: x\nrun: {command: {argv: ['']}}\n", "2:24 SINEW-5010 this is not a valid program name"),
         (
             "name: x\nrun: {command: {argv: [a], env: {A: '{{input.a'}}}\n",
             "2:37 SINEW-5010 '{{' without '}}'",

@@ -35,7 +35,7 @@ fn complaints_have_places() {
         ),
         (
             "    instruction: 'Say {{input.text}}'\n",
-            "6:18 SINEW-5212 the input may not stand in an instruction",
+            "6:18 SINEW-5212 an instruction cannot contain the input",
         ),
         ("    instruction_file: missing.md\n", "6:23 SINEW-5212 cannot read 'missing.md'"),
         (

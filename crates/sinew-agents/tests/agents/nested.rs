@@ -345,6 +345,6 @@ async fn a_recording_replays_and_tells_where_a_question_differs() {
     assert_eq!(play(&agent, &case["model"]), ConversationEnd::Output(json!({"text": "It is 3."})));
     let other = scripted(&answers, &json!({"tools": [tool], "instruction": "You follow."}));
     let ConversationEnd::Fault(fault) = play(&other, &case["model"]) else { panic!("it has an output") };
-    let want = "the question differs from the recorded one:\n- /system/0: recorded \"You lead.\", asked \"You follow.\"";
+    let want = "the question differs from the recorded one:\n- /system/0: recorded \"You lead.\", requested \"You follow.\"";
     assert_eq!((&*fault.code, fault.message.as_str()), ("SINEW-5202", want));
 }

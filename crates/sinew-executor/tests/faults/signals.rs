@@ -50,7 +50,7 @@ fn approve(execution: &ExecutionId, reject: bool) -> Command {
         node: None,
         activation: None,
         data: Value::Null,
-        comment: None,
+        comment: reject.then(|| "too dear".to_owned()),
         reject,
     })
 }

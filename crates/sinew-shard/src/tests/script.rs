@@ -225,6 +225,7 @@ impl Story {
                 }
                 if words.contains(&"reject") {
                     body["reject"] = json!(true);
+                    body["comment"] = json!("no");
                 }
                 let operation = Operation::parse(op).unwrap();
                 let body = serde_json::to_vec(&body).unwrap();
