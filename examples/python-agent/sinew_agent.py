@@ -38,7 +38,12 @@ def card_of(name, description, version, input_schema, output_schema):
         "name": name, "description": description, "version": version,
         "supportedInterfaces": [{"url": f"nats:///{ROOT}/{name}", "protocolVersion": "1.0",
                                  "protocolBinding": "https://github.com/sinew-mesh/sinew/a2a/bindings/nats/v1"}],
-        "capabilities": {"extensions": [{"uri": "https://solace.com/a2a/extensions/sam/schemas", "params": schemas}]},
+        "capabilities": {"extensions": [
+            {"uri": "https://solace.com/a2a/extensions/sam/schemas", "params": schemas},
+            # Callers outside of executions call this agent through an execution: it reads its queue only.
+            {"uri": "https://github.com/sinew-mesh/sinew/a2a/extensions/delivery/v1",
+             "params": {"delivery": "queue", "endpoint": False}},
+        ]},
         "defaultInputModes": ["application/json"], "defaultOutputModes": ["application/json"],
         "skills": [{"id": name, "name": name, "description": description, "tags": ["agent"]}],
     }

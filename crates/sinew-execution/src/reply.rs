@@ -18,10 +18,12 @@ pub enum WorkflowInput {
     Artifact(ArtifactUri),
     /// In the message itself.
     Value(Value),
+    /// In a text, which the schema of the workflow interprets.
+    Text(String),
 }
 
 /// Returns the input in the parts of a request: the first artifact, otherwise the first data part
-/// except the request itself, otherwise the text as `{"text": …}`, otherwise an empty object.
+/// except the request itself, otherwise the text, otherwise an empty object.
 pub fn input(parts: &[Part]) -> Result<WorkflowInput, BadArtifact> {
     let address = parts.iter().find_map(|part| match &part.content {
         PartContent::Url(url) if url.starts_with("artifact://") => Some(url),
@@ -32,11 +34,11 @@ pub fn input(parts: &[Part]) -> Result<WorkflowInput, BadArtifact> {
     }
     let data = parts.iter().filter_map(part_data).find(|data| !is_request(data));
     let texts: Vec<&str> = parts.iter().filter_map(Part::text_content).collect();
-    Ok(WorkflowInput::Value(match data {
-        Some(data) => data.clone(),
-        None if texts.is_empty() => Value::Object(Map::new()),
-        None => json!({ "text": texts.join("\n") }),
-    }))
+    Ok(match data {
+        Some(data) => WorkflowInput::Value(data.clone()),
+        None if texts.is_empty() => WorkflowInput::Value(Value::Object(Map::new())),
+        None => WorkflowInput::Text(texts.join("\n")),
+    })
 }
 
 fn is_request(data: &Value) -> bool {

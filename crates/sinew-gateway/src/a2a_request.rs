@@ -26,12 +26,17 @@ pub(crate) const UNHEARD_HEADER: &str = "sinew-unheard-agents";
 
 /// Rejects an unsupported A2A version, given in a header or in the query.
 pub(crate) fn check_version(parts: &Parts) -> Result<(), A2aError> {
+    check_headers(version_of(parts), None)
+}
+
+/// Returns the A2A version that a request names, in a header or in the query.
+pub(crate) fn version_of(parts: &Parts) -> Option<&str> {
     let named = parts.headers.get(mesh_header::A2A_VERSION).and_then(|value| value.to_str().ok());
     let queried = parts.uri.query().into_iter().flat_map(|query| query.split('&')).find_map(|pair| {
         let (name, value) = pair.split_once('=')?;
         name.eq_ignore_ascii_case(mesh_header::A2A_VERSION).then_some(value)
     });
-    check_headers(named.or(queried), None)
+    named.or(queried)
 }
 
 /// Builds an operation call from the head of its request.

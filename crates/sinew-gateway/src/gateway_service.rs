@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use hyper::body::Incoming;
 use hyper::service::Service;
@@ -23,6 +23,8 @@ use crate::deadline_body::DeadlineBody;
 use crate::grpc;
 use crate::guard::answer_allowed;
 use crate::http_error::HttpProblem;
+use crate::mcp::as_json_rpc;
+use crate::protected_resource::MCP_PATH;
 use crate::request_metrics::MeasuredRequest;
 use crate::state::GatewayState;
 
@@ -58,6 +60,7 @@ impl GatewayService {
         }
         let measured = MeasuredRequest::begin(request.uri().path());
         let is_grpc = grpc::is_grpc(request.headers());
+        let is_mcp = request.method() == Method::POST && request.uri().path() == MCP_PATH;
         let mut response = match SharedOrigin::of(&self.state, &request) {
             Some(origin) if origin.is_preflight(&request) => origin.answer_preflight(&self.state, &request),
             origin => {
@@ -77,6 +80,8 @@ impl GatewayService {
         };
         if is_grpc {
             response = grpc::word_refusal(response).await;
+        } else if is_mcp {
+            response = as_json_rpc(response).await;
         }
         measured.end(response)
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use sinew_protocol::code::{self, Code};
 
 /// Media type of problem details.
-const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// Seconds after which a client may retry a request that was rejected temporarily.
 pub(crate) const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("1");

@@ -22,7 +22,7 @@ use crate::state::GatewayState;
 pub(crate) async fn serve(
     state: Arc<GatewayState>,
     caller: CallerIdentity,
-    endpoint: Endpoint,
+    endpoint: Result<Endpoint, A2aError>,
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
@@ -48,7 +48,7 @@ pub(crate) async fn serve(
             );
         }
     };
-    let (id, answer) = match RpcRequest::read(&body) {
+    let (id, answer) = match RpcRequest::read_with_headers(&body, a2a_request::version_of(&parts), None) {
         Err(Refused { id, error }) => (id, Err(*error)),
         Ok(call) => (call.id.clone(), perform(&state, &caller, &parts, endpoint, &call).await),
     };
@@ -72,15 +72,14 @@ async fn perform(
     state: &GatewayState,
     caller: &CallerIdentity,
     parts: &axum::http::request::Parts,
-    endpoint: Endpoint,
+    endpoint: Result<Endpoint, A2aError>,
     call: &RpcRequest,
 ) -> Result<OperationReply, A2aError> {
     let Method::Core(method) = call.method else {
         return Err(A2aError::new(ErrorCode::MethodNotFound, "the card is at /.well-known/agent-card.json"));
     };
-    a2a_request::check_version(parts)?;
     let params: &RawValue = call.params()?;
-    a2a_request::perform(state, caller, parts, endpoint, (method, params)).await
+    a2a_request::perform(state, caller, parts, endpoint?, (method, params)).await
 }
 
 /// Encodes events as JSON-RPC responses to the call that opened the stream.

@@ -21,6 +21,8 @@ use crate::request_body::{BodyError, is_json, read_body};
 use crate::sse::{self, EventEncoder};
 use crate::state::GatewayState;
 
+/// Domain of the reasons of A2A in `google.rpc.ErrorInfo`.
+const A2A_DOMAIN: &str = "a2a-protocol.org";
 /// Numeric and boolean parameters of `GET /tasks`.
 const NUMBERS: [&str; 2] = ["pageSize", "historyLength"];
 const FLAGS: [&str; 1] = ["includeArtifacts"];
@@ -186,13 +188,31 @@ impl EventEncoder for RestEncoder {
 
 /// Formats the error as `google.rpc.Status` in JSON.
 pub(crate) fn error_body(error: &A2aError, status: StatusCode) -> Value {
-    let details = error.data.clone().filter(Value::is_array).unwrap_or_else(|| error.error_info_data(None));
+    let own = error.data.clone().filter(Value::is_array).unwrap_or_else(|| error.error_info_data(None));
+    let mut details = own.as_array().cloned().unwrap_or_default();
+    // Clients read the reason of the first ErrorInfo only, and know those of A2A.
+    if !details.first().is_some_and(|first| first["domain"] == A2A_DOMAIN) {
+        let reason = error.code.a2a_reason().unwrap_or_else(|| reason_of(error.code));
+        let info = "type.googleapis.com/google.rpc.ErrorInfo";
+        details.insert(0, json!({"@type": info, "reason": reason, "domain": A2A_DOMAIN}));
+    }
     json!({"error": {
         "code": status.as_u16(),
         "status": word_of(error, status),
         "message": short(&error.message, 1_000),
-        "details": if details.is_array() { details } else { json!([]) },
+        "details": details,
     }})
+}
+
+/// Returns the reason of an error that A2A takes from JSON-RPC.
+fn reason_of(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::ParseError => "PARSE_ERROR",
+        ErrorCode::InvalidRequest => "INVALID_REQUEST",
+        ErrorCode::MethodNotFound => "METHOD_NOT_FOUND",
+        ErrorCode::InvalidParams => "INVALID_PARAMS",
+        _ => "INTERNAL_ERROR",
+    }
 }
 
 /// Returns the name of the `google.rpc.Code`.

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
 use serde_json::json;
 use sinew_operations::failure::Failure;
-use sinew_protocol::a2a::CoreMethod;
+use sinew_protocol::a2a::{A2aError, CoreMethod};
 use sinew_protocol::access::AccessRole;
 use sinew_protocol::code;
 use sinew_protocol::header::A2A_EXTENSIONS;
@@ -233,6 +233,11 @@ async fn serve(
             Ok(Some(())) => Endpoint::Agent(name.clone()),
             Ok(None) => {
                 let text = format!("workflow or agent {:?} not found", short(name, 64));
+                if let RouteWork::JsonRpc = work {
+                    // Clients of JSON-RPC show nothing of another answer but its status.
+                    let absent = Err(A2aError::invalid_params(text));
+                    return jsonrpc::serve(state, caller, absent, request).await;
+                }
                 return HttpProblem::not_found(text).into_response();
             }
             Err(error) => return HttpProblem::from(Failure::from(error)).into_response(),
@@ -261,7 +266,7 @@ async fn serve(
             let method = path.get("method").cloned().unwrap_or_default();
             grpc::serve(state, caller, &method, request).await
         }
-        RouteWork::JsonRpc => jsonrpc::serve(state, caller, endpoint, request).await,
+        RouteWork::JsonRpc => jsonrpc::serve(state, caller, Ok(endpoint), request).await,
         RouteWork::Operation(method) => rest::serve(state, caller, endpoint, method, path, request).await,
         RouteWork::TaskVerb => task_verb(state, caller, endpoint, path, request).await,
         RouteWork::Api(route) => api::serve(state, caller, route, path, request).await,

@@ -276,6 +276,13 @@ pub fn delivery(card: &AgentCard) -> Delivery {
     }
 }
 
+/// Returns whether the agent of this card serves an A2A endpoint. An agent without one reads tasks
+/// from its queue only; other callers call it through an execution of [`agent_call`].
+pub fn has_endpoint(card: &AgentCard) -> bool {
+    let endpoint = extension_params(card, DELIVERY).and_then(|params| params.get("endpoint")?.as_bool());
+    endpoint != Some(false)
+}
+
 /// Returns whether the agent of this card accepts tasks of executions in the short form.
 pub fn takes_node_requests(card: &AgentCard) -> bool {
     let version = extension_params(card, NODE_REQUESTS).and_then(|params| params.get("version")?.as_u64());

@@ -130,6 +130,24 @@ impl Request {
         Ok(Self { id, method, params })
     }
 
+    /// Parses a call and then checks its headers. A JSON body of an unsupported version is rejected for
+    /// its version: its method and its envelope may be those of another version (A2A 3.6.2).
+    pub fn read_with_headers(
+        body: &[u8],
+        version: Option<&str>,
+        content_type: Option<&str>,
+    ) -> Result<Self, Refused> {
+        let headers = check_headers(version, content_type).map_err(Box::new);
+        match Self::read(body) {
+            Ok(request) => match headers {
+                Ok(()) => Ok(request),
+                Err(error) => Err(Refused { id: request.id, error }),
+            },
+            Err(refused) if refused.error.code == ErrorCode::ParseError => Err(refused),
+            Err(Refused { id, error }) => Err(Refused { id, error: headers.err().unwrap_or(error) }),
+        }
+    }
+
     /// Deserialises the parameters; without parameters, from an empty object.
     pub fn params<'de, T: Deserialize<'de>>(&'de self) -> Result<T, A2aError> {
         serde_json::from_str(self.params.get())
@@ -248,15 +266,25 @@ pub fn check_headers(version: Option<&str>, content_type: Option<&str>) -> Resul
     }
     // A2A treats a missing or empty version as 0.3.
     let version = version.map(str::trim).filter(|version| !version.is_empty()).unwrap_or("0.3");
-    if version != A2A_VERSION {
+    if without_patch(version) != A2A_VERSION {
         let message = format!(
-            "A2A {} is not spoken here: send {}: {A2A_VERSION}",
+            "A2A {} is not supported; send {}: {A2A_VERSION}",
             short(version, 20),
             header::A2A_VERSION
         );
         return Err(A2aError::version_not_supported(message));
     }
     Ok(())
+}
+
+/// Returns the major and minor number of a version: patch numbers do not count in the negotiation
+/// (A2A 3.6).
+fn without_patch(version: &str) -> &str {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match version.rsplit_once('.') {
+        Some((rest, patch)) if rest.contains('.') && is_number(patch) => rest,
+        _ => version,
+    }
 }
 
 /// Converts a fault to the error of an operation. The typed details contain its code and whether it

@@ -10,6 +10,7 @@ mod serving;
 mod start;
 mod task;
 mod task_events;
+mod text_input;
 
 pub(crate) use serving::serve;
 pub use task_events::{TaskEvent, count_task_events, task_events};

@@ -18,6 +18,7 @@ use sinew_protocol::subject::Operation;
 use sinew_protocol::task::{Content, ResultArtifact, TaskExtra};
 use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId, Fault, Token, header};
 
+use super::text_input::input_of_text;
 use super::{KnownExecution, WorkflowEndpoints, broker, settled, short};
 use crate::large_input::store_input;
 use sinew_execution::reply::{WorkflowInput, input, wants_result};
@@ -61,6 +62,7 @@ impl WorkflowEndpoints {
             .and_then(|extra| extra.input);
         let value = match (given, input(parts)) {
             (Some(value), _) | (None, Ok(WorkflowInput::Value(value))) => Some(value),
+            (None, Ok(WorkflowInput::Text(text))) => Some(self.read_text(workflow, &text).await?),
             (None, Ok(WorkflowInput::Artifact(_))) => None,
             (None, Err(error)) => return Err(bad(code::CALL_INPUT_UNAVAILABLE.as_str(), error.to_string())),
         };
@@ -95,6 +97,14 @@ impl WorkflowEndpoints {
             calling.map(|calling| CallingRef { execution: calling.execution, task: calling.task });
         command.behalf = Some(OnBehalf::of(&self.shared.key, execution, caller.clone()));
         Ok(command)
+    }
+
+    /// Returns the input in a text, by the input schema of the workflow.
+    async fn read_text(&self, workflow: &str, text: &str) -> Result<Value, A2aError> {
+        // A workflow that cannot be read is reported by the start.
+        let program = self.shared.programs.meant(workflow, None).await.ok();
+        let schema = program.as_ref().and_then(|program| program.graph.plan().input_schema.as_ref());
+        input_of_text(text, schema).map_err(A2aError::invalid_params)
     }
 
     /// Finds an artifact that a message references by file name only, in the execution of the

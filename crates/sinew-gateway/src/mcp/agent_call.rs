@@ -13,7 +13,6 @@ use sinew_protocol::a2a::{
     A2aError, AgentCard, CoreMethod, Message, Part, PartContent, SendMessageResponse, StreamResponse, Task,
     TaskState, format_timestamp, is_terminal,
 };
-use sinew_protocol::card::{self, AgentKind};
 use sinew_protocol::code;
 use sinew_protocol::command::lacks_reason;
 use sinew_protocol::jsonrpc::raw;
@@ -284,7 +283,7 @@ impl AgentCall {
     }
 
     fn is_workflow(&self) -> bool {
-        card::kind(&self.card) == AgentKind::Workflow
+        self.operations.is_workflow(&self.operations.served_name(&self.card.name))
     }
 
     /// Starts a task for a client that keeps tasks, and waits only briefly for its end.

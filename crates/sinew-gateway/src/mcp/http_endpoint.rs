@@ -30,7 +30,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::bad_params::refused_params;
 use super::handler::{McpHandler, McpShared};
 use crate::access::CallerIdentity;
-use crate::http_error::HttpProblem;
+use crate::http_error::{HttpProblem, PROBLEM_JSON};
 use crate::operations::short;
 use crate::options::{GatewayLimits, GatewayOptions};
 use crate::request_body::{BodyError, is_json, read_body};
@@ -45,6 +45,8 @@ const SESSION_RESERVE: Duration = Duration::from_mins(5);
 const VERSION_HEADER: &str = "mcp-protocol-version";
 /// Header with the last event of a stream that a client has.
 const LAST_EVENT_HEADER: &str = "last-event-id";
+/// First version whose clients know priming events.
+const PRIMING_SINCE: &str = "2025-11-25";
 /// JSON-RPC error code for invalid JSON.
 const PARSE_ERROR: i32 = -32_700;
 /// JSON-RPC error code for JSON that is not a message.
@@ -152,6 +154,7 @@ impl McpEndpoint {
             }
         }
         let is_first = session.is_none();
+        let knows_priming = knows_priming(&parts.headers);
         let sent = body.clone();
         // A session's standalone stream only waits for changes; an id with a slash belongs to the
         // stream of a call.
@@ -188,10 +191,17 @@ impl McpEndpoint {
             frame
         });
         let body = Body::new(body);
-        if !is_idle {
+        if !is_idle && knows_priming {
             return Response::from_parts(parts, body);
         }
-        let news = body.into_data_stream().take_until(self.idle.clone().cancelled_owned());
+        let frames = body.into_data_stream().filter(move |frame| {
+            let is_kept = knows_priming || !frame.as_ref().is_ok_and(|frame| is_priming(frame));
+            std::future::ready(is_kept)
+        });
+        if !is_idle {
+            return Response::from_parts(parts, Body::from_stream(frames));
+        }
+        let news = frames.take_until(self.idle.clone().cancelled_owned());
         Response::from_parts(parts, Body::from_stream(news))
     }
 
@@ -314,6 +324,43 @@ fn busy(text: &str) -> Response {
 
 fn malformed(status: StatusCode, text: &str) -> Response {
     HttpProblem::new(status, code::GATEWAY_MESSAGE_MALFORMED, text).into_response()
+}
+
+/// Converts a rejection before a message was read to a JSON-RPC error: clients of MCP show nothing of
+/// another body. Status and headers stay.
+pub(crate) async fn as_json_rpc(response: Response) -> Response {
+    let is_problem = response.headers().get(header::CONTENT_TYPE).is_some_and(|name| name == PROBLEM_JSON);
+    if !is_problem {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let problem = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+    let problem: Value = serde_json::from_slice(&problem).unwrap_or_default();
+    let message = problem["detail"].as_str().unwrap_or_else(|| parts.status.as_str());
+    let message = match problem["hint"].as_str() {
+        Some(hint) => format!("{message}; {hint}"),
+        None => message.to_owned(),
+    };
+    let error = json!({"code": INVALID_REQUEST, "message": message, "data": {"code": problem["code"]}});
+    let body = json!({"jsonrpc": "2.0", "id": null, "error": error}).to_string();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Response::from_parts(parts, Body::from(body))
+}
+
+/// Returns whether a frame of a stream is a priming event: an id without data, from which a client
+/// resumes. Clients before 2025-11-25 take it for a message.
+fn is_priming(frame: &[u8]) -> bool {
+    let mut lines = frame.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let has_data =
+        |line: &[u8]| line.strip_prefix(b"data:").is_some_and(|data| !data.trim_ascii().is_empty());
+    frame.starts_with(b"id:") && !lines.any(has_data)
+}
+
+/// Returns whether a client knows priming events, by the version that its request names.
+fn knows_priming(headers: &HeaderMap) -> bool {
+    let version = headers.get(VERSION_HEADER).and_then(|version| version.to_str().ok());
+    version.is_some_and(|version| version >= PRIMING_SINCE)
 }
 
 fn no_session() -> Response {

@@ -26,7 +26,7 @@ mod tool_result;
 
 pub(crate) use drain_tokens::DrainTokens;
 pub(crate) use handler::McpShared;
-pub(crate) use http_endpoint::McpEndpoint;
+pub(crate) use http_endpoint::{McpEndpoint, as_json_rpc};
 pub use pipe::{serve_mcp, serve_mcp_stdio};
 
 /// Member of a call's `_meta`: the id of the message that starts the work. The same id identifies

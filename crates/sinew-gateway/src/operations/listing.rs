@@ -8,7 +8,6 @@ use sinew_protocol::a2a::{
     A2aError, CoreMethod, ErrorCode, ListTasksParams, Task, TaskListResponse, format_timestamp,
     parse_timestamp,
 };
-use sinew_protocol::card;
 
 use super::target::TaskLocation;
 use super::{A2aOperations, Endpoint, OperationCall, trim_history};
@@ -41,6 +40,13 @@ enum PageOfAgent {
 type ListCursor = (u64, String);
 
 impl A2aOperations {
+    /// Returns the name at which an agent or workflow is served, and whether it starts executions.
+    fn served(&self, name: &str) -> (Arc<str>, bool) {
+        let name = self.served_name(name);
+        let is_workflow = self.is_workflow(&name);
+        (name, is_workflow)
+    }
+
     pub(super) async fn list(
         &self,
         call: &OperationCall,
@@ -60,13 +66,8 @@ impl A2aOperations {
         let after =
             params.page_token.as_deref().filter(|token| !token.is_empty()).map(read_token).transpose()?;
         let agents: Vec<(Arc<str>, bool)> = match &call.endpoint {
-            Endpoint::Agent(name) => vec![(name.as_str().into(), self.is_workflow(name))],
-            Endpoint::Mesh => {
-                let offered = self.offered().into_iter();
-                offered
-                    .map(|it| (it.name.as_str().into(), card::kind(&it) == card::AgentKind::Workflow))
-                    .collect()
-            }
+            Endpoint::Agent(name) => vec![self.served(name)],
+            Endpoint::Mesh => self.offered().iter().map(|card| self.served(&card.name)).collect(),
         };
         let is_one = matches!(call.endpoint, Endpoint::Agent(_));
         let (params, after) = (&params, &after);

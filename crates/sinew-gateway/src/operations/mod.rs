@@ -173,7 +173,7 @@ impl A2aOperations {
 
     /// Returns whether the events of a task are stored, so that they can be read again.
     pub(crate) fn stores_events_of(&self, agent: &str) -> bool {
-        self.is_workflow(agent)
+        self.is_workflow(&self.served_name(agent))
     }
 
     /// Returns whether callers may configure webhooks for their tasks.

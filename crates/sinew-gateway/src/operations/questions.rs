@@ -67,7 +67,7 @@ impl A2aOperations {
     /// Returns the id of the task that a message to an agent creates, as clients of the whole mesh
     /// see it.
     pub(crate) fn task_of_message(&self, call: &OperationCall, agent: &str, message: &str) -> String {
-        if self.is_workflow(agent) {
+        if self.is_workflow(&self.served_name(agent)) {
             return ExecutionId::of(self.mesh_namespace(), call.caller.as_str(), message).to_string();
         }
         let (_, task) = self.own_ids(call, agent, message);

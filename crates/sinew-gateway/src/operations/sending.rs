@@ -13,6 +13,7 @@ use sinew_protocol::a2a::{
     TaskPushNotificationConfig, check_message, is_terminal,
 };
 use sinew_protocol::behalf::CallingTask;
+use sinew_protocol::card::AGENT_CALL_PREFIX;
 use sinew_protocol::command::{Command, StartCommand};
 use sinew_protocol::jsonrpc::{error_of, raw};
 use sinew_protocol::task::TaskExtra;
@@ -22,7 +23,7 @@ use tokio::time::Instant;
 use super::message_files::{self, FileOwner};
 use super::peer::{PeerError, REPLICA_TRIES, mesh_failed, unanswered};
 use super::push_configs::PushOrigin;
-use super::stream::{StreamStart, TaskStream};
+use super::stream::{StreamStart, TaskStream, is_interrupted};
 use super::target::TaskLocation;
 use super::{A2aOperations, MAX_TEXT, OperationCall, is_settled, named_task, short, trim_history};
 
@@ -168,6 +169,10 @@ impl A2aOperations {
     /// Rejects an input that the workflow would reject. A workflow that the gateway cannot read
     /// checks it itself.
     async fn check_input(&self, workflow: &str, input: &Value) -> Result<(), A2aError> {
+        if workflow.starts_with(AGENT_CALL_PREFIX) {
+            // The agent checks its input.
+            return Ok(());
+        }
         let program = match self.shared.client.programs().meant(workflow, None).await {
             Ok(program) => program,
             Err(fault) if fault.kind == FaultKind::Invalid => return Err(error_of(&fault)),
@@ -330,7 +335,8 @@ impl A2aOperations {
         let ended = is_terminal(task.status.state);
         place.show(&mut task);
         let first = named_task(&task);
-        let beginning = StreamStart { first: Some(first), seq: answer.seq.unwrap_or(0), ended, feed };
+        let asks = is_interrupted(task.status.state);
+        let beginning = StreamStart { first: Some(first), seq: answer.seq.unwrap_or(0), ended, asks, feed };
         self.follow(call, place, beginning)
     }
 

@@ -1,11 +1,14 @@
 //! Task events as a stream: of a workflow from its facts, of an agent from its published events.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use sinew_mesh::live::ProgressFeed;
-use sinew_protocol::a2a::{A2aError, CoreMethod, ErrorCode, StreamResponse, Task, TaskIdParams, is_terminal};
+use sinew_protocol::a2a::{
+    A2aError, CoreMethod, ErrorCode, StreamResponse, Task, TaskIdParams, TaskState, is_terminal,
+};
 use sinew_protocol::card::{self, extension_params};
 use sinew_protocol::{TaskId, Vocabulary, header};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -19,6 +22,8 @@ use super::{A2aOperations, OperationCall, named_task, short};
 const MAX_WAITING: usize = 16;
 /// Time without events of an agent after which its task is queried.
 const SILENCE: Duration = Duration::from_secs(30);
+/// Time without events, after a question, until the stream ends.
+const QUESTION_GRACE: Duration = Duration::from_secs(1);
 
 /// One event of a stream.
 #[derive(Debug)]
@@ -89,6 +94,8 @@ pub(super) struct StreamStart {
     pub(super) seq: u64,
     /// Whether no event follows.
     pub(super) ended: bool,
+    /// Whether the first event answers a message and asks for input: nothing may follow.
+    pub(super) asks: bool,
     /// Events of an agent, subscribed to before the first event was created.
     pub(super) feed: Option<ProgressFeed>,
 }
@@ -97,10 +104,23 @@ pub(super) struct StreamStart {
 struct StreamWriter {
     items: mpsc::Sender<StreamItem>,
     slow_client: Duration,
+    /// Whether the task asked for input since the stream began or its state was last queried.
+    has_asked: AtomicBool,
 }
 
 /// The client disconnected, or reads too slowly.
 struct ClientGone;
+
+/// Result of waiting for an event.
+enum NextEvent<T> {
+    /// An event, or `None` after the last.
+    Event(T),
+    /// The task waits for input: the stream ends, as clients take the end of a stream for the end of
+    /// a turn.
+    TurnOver,
+    /// No event arrived in time.
+    Silence,
+}
 
 impl StreamWriter {
     async fn send(&self, item: StreamItem) -> Result<(), ClientGone> {
@@ -108,6 +128,9 @@ impl StreamWriter {
     }
 
     async fn event(&self, seq: u64, body: Bytes) -> Result<(), ClientGone> {
+        if asks_for_input(&body) {
+            self.has_asked.store(true, Ordering::Relaxed);
+        }
         self.send(StreamItem::Event { seq: Some(seq), body }).await
     }
 }
@@ -123,14 +146,20 @@ impl A2aOperations {
         let seq = found.seq.unwrap_or(0);
         let ended = is_terminal(found.task.status.state);
         if let Some(last) = call.last_event {
-            let beginning =
-                StreamStart { first: None, seq: last.min(seq), ended: ended && last >= seq, feed: None };
+            let beginning = StreamStart {
+                first: None,
+                seq: last.min(seq),
+                ended: ended && last >= seq,
+                asks: false,
+                feed: None,
+            };
             return self.follow(call, place, beginning);
         }
         if ended {
             return Err(nothing_follows());
         }
-        let beginning = StreamStart { first: Some(named_task(&found.task)), seq, ended, feed: None };
+        let first = Some(named_task(&found.task));
+        let beginning = StreamStart { first, seq, ended, asks: false, feed: None };
         self.follow(call, place, beginning)
     }
 
@@ -161,7 +190,7 @@ impl A2aOperations {
         place.show(&mut task);
         let has_all = call.last_event.is_some_and(|last| last >= seq);
         let first = (!has_all).then(|| named_task(&task));
-        self.follow(call, place, StreamStart { first, seq, ended, feed: Some(feed) })
+        self.follow(call, place, StreamStart { first, seq, ended, asks: false, feed: Some(feed) })
     }
 
     /// Subscribes to an agent's events of a task from now on.
@@ -179,16 +208,19 @@ impl A2aOperations {
         beginning: StreamStart,
     ) -> Result<TaskStream, A2aError> {
         let (items, receiver) = mpsc::channel(MAX_WAITING);
-        let writer = StreamWriter { items, slow_client: self.shared.slow_client };
+        let slow_client = self.shared.slow_client;
+        let writer = StreamWriter { items, slow_client, has_asked: AtomicBool::new(false) };
         let (operations, call) = (self.clone(), call.clone());
         let execution = if place.is_workflow { Some(execution_of(&place)?) } else { None };
         tokio::spawn(async move {
-            let StreamStart { first, seq, ended, feed } = beginning;
+            let StreamStart { first, seq, ended, asks, feed } = beginning;
             if let Some(first) = first
                 && writer.event(seq, bytes_of(first)).await.is_err()
             {
                 return;
             }
+            // A client that subscribes to a waiting task waits for what follows.
+            writer.has_asked.store(asks, Ordering::Relaxed);
             if ended {
                 return;
             }
@@ -197,7 +229,7 @@ impl A2aOperations {
                 // at once.
                 match execution {
                     Some(execution) => {
-                        Box::pin(operations.tell_workflow(&place, &execution, seq, &writer)).await
+                        Box::pin(operations.tell_workflow(&call, &place, &execution, seq, &writer)).await
                     }
                     None => Box::pin(operations.tell_agent(&call, &place, feed, seq, &writer)).await,
                 }
@@ -210,26 +242,56 @@ impl A2aOperations {
         Ok(TaskStream { items: receiver, places: Vec::new(), map: None })
     }
 
+    /// Waits for an event, or for the end of the turn: the task waits for input, and nothing else is in
+    /// progress.
+    async fn next_event<T>(
+        &self,
+        call: &OperationCall,
+        place: &TaskLocation,
+        writer: &StreamWriter,
+        (limit, next): (Duration, impl Future<Output = T>),
+    ) -> NextEvent<T> {
+        if !writer.has_asked.load(Ordering::Relaxed) {
+            let next = tokio::time::timeout(limit, next).await;
+            return next.map_or(NextEvent::Silence, NextEvent::Event);
+        }
+        tokio::pin!(next);
+        if let Ok(event) = tokio::time::timeout(QUESTION_GRACE, &mut next).await {
+            return NextEvent::Event(event);
+        }
+        // Another node may have continued, or a person may have answered: only the task knows.
+        // Boxed, because thousands of streams wait here.
+        let found = Box::pin(self.task_of_peer(call, place)).await;
+        if found.is_ok_and(|found| is_interrupted(found.task.status.state)) {
+            return NextEvent::TurnOver;
+        }
+        writer.has_asked.store(false, Ordering::Relaxed);
+        let next = tokio::time::timeout(limit, next).await;
+        next.map_or(NextEvent::Silence, NextEvent::Event)
+    }
+
     async fn tell_workflow(
         &self,
+        call: &OperationCall,
         place: &TaskLocation,
         execution: &sinew_protocol::ExecutionId,
         after: u64,
         writer: &StreamWriter,
     ) -> Result<(), ClientGone> {
         let mut reader = self.shared.logs.listen(execution, self.vocabulary_of(place), after);
-        while let Some(event) = reader.next().await {
-            match event {
-                Ok(event) => {
+        loop {
+            match self.next_event(call, place, writer, (Duration::MAX, reader.next())).await {
+                NextEvent::Event(Some(Ok(event))) => {
                     writer.event(event.seq, event.body).await?;
                     if event.end.is_some() {
                         return Ok(());
                     }
                 }
-                Err(error) => return writer.send(StreamItem::Failed(error)).await,
+                NextEvent::Event(Some(Err(error))) => return writer.send(StreamItem::Failed(error)).await,
+                NextEvent::Event(None) | NextEvent::TurnOver => return Ok(()),
+                NextEvent::Silence => {}
             }
         }
-        Ok(())
     }
 
     /// Events of agents are not stored: after a gap, a timeout or a lost connection, the task
@@ -251,7 +313,11 @@ impl A2aOperations {
             },
         };
         loop {
-            if let Ok(Some(progress)) = tokio::time::timeout(SILENCE, feed.next()).await {
+            let next = self.next_event(call, place, writer, (SILENCE, feed.next())).await;
+            if let NextEvent::TurnOver = next {
+                return Ok(());
+            }
+            if let NextEvent::Event(Some(progress)) = next {
                 let seq =
                     progress.headers.get(header::A2A_SEQ).and_then(|text| text.as_str().parse::<u64>().ok());
                 let Some(seq) = seq else { continue };
@@ -305,6 +371,23 @@ impl A2aOperations {
 
 pub(super) fn nothing_follows() -> A2aError {
     A2aError::unsupported_operation("the task has ended; subscribing is not possible")
+}
+
+/// Returns whether an event says that the task waits for input.
+fn asks_for_input(event: &[u8]) -> bool {
+    // Most events are not questions, and are not parsed.
+    let names_state = std::str::from_utf8(event).is_ok_and(|text| text.contains("_REQUIRED"));
+    names_state
+        && serde_json::from_slice::<StreamResponse>(event).is_ok_and(|event| match event {
+            StreamResponse::StatusUpdate(update) => is_interrupted(update.status.state),
+            StreamResponse::Task(task) => is_interrupted(task.status.state),
+            _ => false,
+        })
+}
+
+/// Returns whether a task waits for its client.
+pub(super) fn is_interrupted(state: TaskState) -> bool {
+    matches!(state, TaskState::InputRequired | TaskState::AuthRequired)
 }
 
 fn bytes_of(json: Box<RawValue>) -> Bytes {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use sinew_mesh::MeshError;
 use sinew_protocol::a2a::{A2aError, AgentCard, Message, SendMessageRequest, StreamResponse, Task};
 use sinew_protocol::access::matches_pattern;
-use sinew_protocol::card;
+use sinew_protocol::card::{self, AGENT_CALL_PREFIX, agent_call};
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::{ExecutionId, Fault, Token, code};
 
@@ -103,8 +103,10 @@ impl TaskLocation {
 }
 
 impl A2aOperations {
-    /// Returns whether this gateway exposes an agent or workflow with this name.
+    /// Returns whether this gateway exposes an agent or workflow with this name. The execution that
+    /// calls an agent is exposed with the agent.
     pub fn offers(&self, name: &str) -> bool {
+        let name = name.strip_prefix(AGENT_CALL_PREFIX).unwrap_or(name);
         let matches = |patterns: &[String]| patterns.iter().any(|pattern| matches_pattern(pattern, name));
         matches(&self.shared.exposed) && self.only.as_deref().is_none_or(matches)
     }
@@ -207,9 +209,20 @@ impl A2aOperations {
         Some(announced.card.clone())
     }
 
-    /// Returns whether a workflow of this name is deployed.
-    pub(super) fn is_workflow(&self, name: &str) -> bool {
-        self.shared.client.programs().workflows.get(name).is_some()
+    /// Returns the name at which an agent or workflow is served: an agent without an endpoint is called
+    /// through an execution.
+    pub(crate) fn served_name(&self, name: &str) -> Arc<str> {
+        match self.shared.cards.get(name) {
+            Some(announced) if !card::has_endpoint(&announced.card) => agent_call(name).into(),
+            _ => name.into(),
+        }
+    }
+
+    /// Returns whether messages to this name start executions: of a deployed workflow, or of one that
+    /// calls an agent.
+    pub(crate) fn is_workflow(&self, name: &str) -> bool {
+        name.starts_with(AGENT_CALL_PREFIX)
+            || self.shared.client.programs().workflows.get(name).is_some()
             || self.shared.cards.get(name).is_some_and(|it| card::kind(&it.card) == card::AgentKind::Workflow)
     }
 
@@ -230,7 +243,7 @@ impl A2aOperations {
             |all: &Self| (all.shared.cards.get(&name).is_some() || all.is_workflow(&name)).then_some(());
         let found = if self.offers(&name) { self.find(is_known).await } else { Ok(None) };
         if found.map_err(|error| mesh_failed(&error))?.is_some() {
-            return Ok(name.into());
+            return Ok(self.served_name(&name));
         }
         let text = format!("workflow or agent {:?} not found", short(&name, 64));
         Err(error_of(&Fault::invalid(code::GATEWAY_SKILL_UNKNOWN.as_str(), text)))
@@ -263,7 +276,8 @@ impl A2aOperations {
             return Err(absent());
         }
         if let Endpoint::Agent(name) = &call.endpoint {
-            let is_workflow = self.is_workflow(name);
+            let name = self.served_name(name);
+            let is_workflow = self.is_workflow(&name);
             if is_workflow
                 && self.owner.is_some()
                 && let Ok(execution) = ExecutionId::parse(id)
@@ -271,7 +285,7 @@ impl A2aOperations {
             {
                 return Err(absent());
             }
-            return Ok(TaskLocation::new(&call.endpoint, name.as_str().into(), is_workflow, id.to_owned()));
+            return Ok(TaskLocation::new(&call.endpoint, name, is_workflow, id.to_owned()));
         }
         if let Some((agent, task)) = id.split_once('.') {
             let token = Token::parse(agent).map_err(|_| absent())?;

@@ -17,7 +17,7 @@ use sinew_protocol::a2a::{
     A2A_VERSION, A2aError, AgentCard, CancelTaskParams, CoreMethod, ErrorCode, ListTasksParams,
     SendMessageRequest, TaskIdParams, TaskQueryParams,
 };
-use sinew_protocol::jsonrpc::{self, Method, Refused, Request, Response, check_headers, raw};
+use sinew_protocol::jsonrpc::{self, Method, Refused, Request, Response, raw};
 use sinew_protocol::{Fault, Token, code, header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -350,13 +350,13 @@ async fn respond(call: RpcRequest, id: Value, outcome: A2aOutcome) {
 
 /// Parses a call.
 fn read_call(call: &RpcRequest) -> Result<Request, Refused> {
-    let request = Request::read(&call.body)?;
+    let text = |name: &str| call.headers.get(name).map(HeaderValue::as_str);
+    let request =
+        Request::read_with_headers(&call.body, text(header::A2A_VERSION), text(header::CONTENT_TYPE))?;
     let refused = |error: A2aError| Refused { id: request.id.clone(), error: Box::new(error) };
     if let Some(defect) = &call.defect {
         return Err(refused(A2aError::new(ErrorCode::InvalidRequest, defect)));
     }
-    let text = |name: &str| call.headers.get(name).map(HeaderValue::as_str);
-    check_headers(text(header::A2A_VERSION), text(header::CONTENT_TYPE)).map_err(refused)?;
     // Permissions apply to subjects, so the body must not name another method than the subject.
     if request.method.as_str() == call.method {
         return Ok(request);
