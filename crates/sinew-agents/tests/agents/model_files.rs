@@ -22,6 +22,7 @@ fn complaints(text: &str) -> Vec<String> {
 
 #[test]
 fn complaints_have_places() {
+    let mut wrong = Vec::new();
     for (more, expected) in [
         ("    budgett: {turns: 3}\n", "6:5 "),
         ("    budget: {turn: 3}\n", "6:14 "),
@@ -78,7 +79,7 @@ fn complaints_have_places() {
             "6:45 SINEW-5212 settings of a server cannot contain data",
         ),
         ("    tools: [{mcp: 'a b', command: [x], allow: [a]}]\n", "6:19 SINEW-5212 the name of a server"),
-        ("    tools: [{mcp: f, as: g, command: [x], allow: [a]}]\n", "6:26 SINEW-5212 this entry may bring"),
+        ("    tools: [{mcp: f, as: g, command: [x], allow: [a]}]\n", "6:26 SINEW-5212 this entry can provide"),
         (
             "    tools: [{mcp: f, command: [x], allow: [a]}, {mcp: f, command: [y], allow: [b]}]\n",
             "6:55 SINEW-5212 two servers are called 'f'",
@@ -97,13 +98,11 @@ fn complaints_have_places() {
         ("    session: {turns: 500}\n", "6:22 "),
     ] {
         let found = complaints(&format!("{HEAD}{more}"));
-        let told = found.first().cloned().unwrap_or_default();
-        assert!(
-            found.iter().any(|line| line.starts_with(expected)),
-            "{more}: {told} ({} complaints)",
-            found.len()
-        );
+        if !found.iter().any(|line| line.starts_with(expected)) {
+            wrong.push(format!("{more}expected {expected}\nfound {found:#?}"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(complaints(HEAD), Vec::<String>::new());
 }
 

@@ -378,6 +378,7 @@ impl<'c> Seen<'c> {
 pub(crate) fn input(case: &Value) -> Value {
     match reply::input(&request_parts(case)).unwrap() {
         WorkflowInput::Value(value) => value,
+        WorkflowInput::Text(text) => json!({ "text": text }),
         WorkflowInput::Artifact(uri) => panic!("no case sends an artifact: {uri}"),
     }
 }
