@@ -15,6 +15,7 @@ mod http;
 mod model_server;
 mod outage;
 mod pauses;
+mod python_agent;
 mod rules;
 mod strangers;
 mod views;

@@ -30,6 +30,7 @@ mod mcp_tasks;
 mod node_sdk;
 mod offline_agents;
 mod oidc;
+mod other_clients;
 mod page_matrix;
 mod page_threads;
 mod pushes;

@@ -302,3 +302,37 @@ pub fn kill(pid: u32) {
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("it writes UTF-8")
 }
+
+/// Returns a folder with the packages that `requirements.txt` of a project names, filled once.
+pub(crate) fn python_packages(project: &Path) -> PathBuf {
+    let file = project.join("requirements.txt");
+    let wanted = std::fs::read_to_string(&file).unwrap();
+    let name: String =
+        wanted.trim().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if !folder.exists() {
+        let unfinished = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let pip = Command::new("python3")
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--root-user-action=ignore",
+            ])
+            .arg("--target")
+            .arg(unfinished.path())
+            .arg("-r")
+            .arg(&file)
+            .stdout(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(pip.success(), "pip could not install {wanted}");
+        // Another test process may have been faster; its folder is equal.
+        if std::fs::rename(unfinished.path(), &folder).is_ok() {
+            drop(unfinished.keep());
+        }
+    }
+    folder
+}

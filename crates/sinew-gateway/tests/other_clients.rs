@@ -1,0 +1,140 @@
+//! What clients and frameworks of other vendors rely on.
+
+use std::time::Duration;
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::support::{EventSource, GatewayWorld, SINGLE, message, review, state};
+
+/// Time in which a stream must end after a question.
+const TURN: Duration = Duration::from_secs(20);
+
+async fn open_stream(world: &GatewayWorld, method: &str, params: Value) -> EventSource {
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    EventSource::of(world.request(Method::POST, "/a2a").json(&call).send().await.unwrap())
+}
+
+/// State in an event of a stream.
+fn state_in(event: &Value) -> String {
+    let result = &event["result"];
+    let task = if result["task"].is_object() { &result["task"] } else { &result["statusUpdate"] };
+    task["status"]["state"].as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn a_stream_ends_at_a_question_and_a_subscription_waits_for_the_answer() {
+    let world = GatewayWorld::new(&[("review", &review())]).await;
+    let sent = message("m1", json!([{"text": "look"}]));
+    let stream = open_stream(&world, "SendStreamingMessage", sent).await;
+    let events = tokio::time::timeout(TURN, stream.all()).await.expect("the stream ends at the question");
+    let last = &events.last().unwrap().1;
+    assert_eq!(state_in(last), "TASK_STATE_INPUT_REQUIRED", "{last}");
+    let tasks = world.rpc("/a2a", "ListTasks", &json!({})).await;
+    let id = tasks["result"]["tasks"][0]["id"].clone();
+
+    // A subscription to the waiting task stays open until its end.
+    let mut stream = open_stream(&world, "SubscribeToTask", json!({"id": id})).await;
+    let (_, first) = stream.next().await.unwrap();
+    assert_eq!(state_in(&first), "TASK_STATE_INPUT_REQUIRED", "{first}");
+    let quiet = tokio::time::timeout(Duration::from_secs(3), stream.next()).await;
+    assert!(quiet.is_err(), "the subscription ended, or told something: {quiet:?}");
+    let mut answer = message("m2", json!([{"text": "yes"}]));
+    answer["message"]["taskId"] = id;
+    let decided = world.rpc("/a2a", "SendMessage", &answer).await;
+    assert_eq!(state(&decided["result"]["task"]), "TASK_STATE_COMPLETED", "{decided}");
+    let events = stream.all().await;
+    assert_eq!(state_in(&events.last().unwrap().1), "TASK_STATE_COMPLETED", "{events:?}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_version_is_checked_before_the_method() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    let old = json!({"message": {"messageId": "m", "role": "user", "kind": "message",
+                                 "parts": [{"kind": "text", "text": "hi"}]}});
+    for (version, method, params, expected) in [
+        (None, "message/send", &old, Some(-32009)),
+        (Some("0.3"), "message/send", &old, Some(-32009)),
+        (Some("0.3"), "SendMessage", &json!([]), Some(-32009)),
+        (Some("1.1"), "SendMessage", &old, Some(-32009)),
+        (Some("1.0"), "message/send", &old, Some(-32601)),
+        (Some("1.0.1"), "ListTasks", &json!({}), None),
+    ] {
+        let call = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+        let mut request = world.http.post(format!("{}/agents/single", world.base)).json(&call);
+        if let Some(version) = version {
+            request = request.header("a2a-version", version);
+        }
+        let answer: Value = request.send().await.unwrap().json().await.unwrap();
+        assert_eq!(answer["error"]["code"].as_i64(), expected, "{version:?} {method}: {answer}");
+        assert_eq!(answer["id"], 7, "{answer}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_text_is_the_input_of_a_workflow_with_a_schema() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    world.serve_echo().await;
+    for (id, text) in [("m1", "{\"value\": \"Ada\"}"), ("m2", "Ada")] {
+        let sent = world.rpc("/agents/single", "SendMessage", &message(id, json!([{"text": text}]))).await;
+        let task = &sent["result"]["task"];
+        assert_eq!(state(task), "TASK_STATE_COMPLETED", "{text}: {sent}");
+        assert_eq!(task["metadata"]["output"]["value"], "Ada", "{text}: {sent}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn errors_have_the_form_that_clients_of_each_protocol_read() {
+    let world = GatewayWorld::with(&[("single", SINGLE)], |options| options.limits.body_bytes = 4_096).await;
+    // JSON-RPC: an unknown agent is an error of the call.
+    let call = json!({"jsonrpc": "2.0", "id": "x", "method": "SendMessage",
+                      "params": message("m", json!([{"text": "hi"}]))});
+    let answer = world.request(Method::POST, "/agents/nosuch").json(&call).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    let answer: Value = answer.json().await.unwrap();
+    let told = answer["error"]["message"].as_str().unwrap();
+    assert!(answer["id"] == "x" && told.contains("nosuch"), "{answer}");
+    // REST: the first detail is A2A's.
+    let answer = world.request(Method::POST, "/agents/single/message:send").json(&json!({})).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+    let answer: Value = answer.json().await.unwrap();
+    let first = &answer["error"]["details"][0];
+    assert_eq!((&first["domain"], &first["reason"]), (&json!("a2a-protocol.org"), &json!("INVALID_PARAMS")), "{answer}");
+    // MCP: a message that is too large.
+    let large = json!({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"_meta": {"x": "x".repeat(8_192)}}});
+    let answer = world.request(Method::POST, "/mcp").json(&large).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    let answer: Value = answer.json().await.unwrap();
+    assert!(answer["jsonrpc"] == "2.0" && answer["error"]["message"].is_string(), "{answer}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn priming_events_are_for_clients_that_know_them() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    for (version, primes) in [("2025-06-18", false), ("2025-03-26", false), ("2025-11-25", true)] {
+        let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+        let accept = "application/json, text/event-stream";
+        let begun = world.http.post(format!("{}/mcp", world.base)).header("accept", accept);
+        let begun = begun.json(&initialize).send().await.unwrap();
+        let session = begun.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        let told = begun.text().await.unwrap();
+        assert!(primes || !told.contains("data:\n\n"), "{version}: {told:?}");
+        let post = |body: Value| {
+            let request = world.http.post(format!("{}/mcp", world.base)).header("accept", accept);
+            request.header("mcp-session-id", &session).header("mcp-protocol-version", version).json(&body)
+        };
+        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        assert!(post(ready).send().await.unwrap().status().is_success());
+        let listed = post(json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})).send().await.unwrap();
+        let told = listed.text().await.unwrap();
+        let is_primed = told.lines().any(|line| line == "data:" || line == "data: ");
+        assert!(told.contains("single"), "{version}: {told}");
+        assert!(primes || !is_primed, "{version}: {told:?}");
+    }
+    world.end().await;
+}
