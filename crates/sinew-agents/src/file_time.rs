@@ -8,7 +8,7 @@ use serde_json::Value;
 use sinew_source::duration::{DURATION_EXAMPLES, DURATION_PATTERN, parse_duration};
 
 /// Longest accepted duration, 10 years: deadlines cannot overflow.
-const MAX_DURATION: Duration = Duration::from_secs(315_360_000);
+const MAX_DURATION: Duration = Duration::from_hours(3_650 * 24);
 
 /// A duration: seconds as a number, or text with units such as `500ms`, `30s`, `5m`, `1h30m`, `7d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

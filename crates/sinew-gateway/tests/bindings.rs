@@ -82,10 +82,13 @@ impl GatewayWorld {
     }
 }
 
-/// The reason of A2A's own detail, or of ours.
+/// The reason of A2A's own detail, or of ours. REST names errors of JSON-RPC by a reason as well.
 fn reason_of(details: &Value) -> String {
     let details = details.as_array().map(Vec::as_slice).unwrap_or_default();
-    let info = details.iter().find(|one| one["domain"] == "a2a-protocol.org").or(details.first());
+    let of_rpc = ["PARSE_ERROR", "INVALID_REQUEST", "METHOD_NOT_FOUND", "INVALID_PARAMS", "INTERNAL_ERROR"];
+    let mut details = details.iter().filter(|one| !of_rpc.iter().any(|reason| one["reason"] == *reason));
+    let first = details.clone().next();
+    let info = details.find(|one| one["domain"] == "a2a-protocol.org").or(first);
     info.and_then(|info| info["reason"].as_str()).unwrap_or_default().to_owned()
 }
 

@@ -349,11 +349,11 @@ async fn requests_that_mcp_does_not_allow_are_told_why() {
     let list = r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}"#;
     let refused = async |request: reqwest::RequestBuilder, status: u16, code: &str, detail: &str| {
         let answer = request.send().await.unwrap();
-        assert_eq!(answer.headers()["content-type"], "application/problem+json", "{detail}");
+        assert_eq!(answer.headers()["content-type"], "application/json", "{detail}");
         assert_eq!(answer.status(), status, "{detail}");
         let answer: Value = answer.json().await.unwrap();
-        assert_eq!(answer["code"], code);
-        assert!(answer["detail"].as_str().unwrap().contains(detail), "{answer}");
+        assert_eq!(answer["error"]["data"]["code"], code);
+        assert!(answer["error"]["message"].as_str().unwrap().contains(detail), "{answer}");
     };
     refused(post(list), 400, "SINEW-9010", "Session ID is required").await;
     refused(post(list).header("mcp-protocol-version", "1999-01-01"), 400, "SINEW-9010", "1999-01-01").await;

@@ -98,13 +98,19 @@ async fn errors_have_the_form_that_clients_of_each_protocol_read() {
     let told = answer["error"]["message"].as_str().unwrap();
     assert!(answer["id"] == "x" && told.contains("nosuch"), "{answer}");
     // REST: the first detail is A2A's.
-    let answer = world.request(Method::POST, "/agents/single/message:send").json(&json!({})).send().await.unwrap();
+    let answer =
+        world.request(Method::POST, "/agents/single/message:send").json(&json!({})).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
     let answer: Value = answer.json().await.unwrap();
     let first = &answer["error"]["details"][0];
-    assert_eq!((&first["domain"], &first["reason"]), (&json!("a2a-protocol.org"), &json!("INVALID_PARAMS")), "{answer}");
+    assert_eq!(
+        (&first["domain"], &first["reason"]),
+        (&json!("a2a-protocol.org"), &json!("INVALID_PARAMS")),
+        "{answer}"
+    );
     // MCP: a message that is too large.
-    let large = json!({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"_meta": {"x": "x".repeat(8_192)}}});
+    let large =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"_meta": {"x": "x".repeat(8_192)}}});
     let answer = world.request(Method::POST, "/mcp").json(&large).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
     let answer: Value = answer.json().await.unwrap();

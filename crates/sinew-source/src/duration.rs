@@ -14,7 +14,7 @@ pub const DURATION_EXAMPLES: &str = "250ms, 30s, 5m, 1h30m or 7d";
 /// Parses `250ms`, `1.5s`, `5m`, `1h30m`, `7d`, `1d12h`, or a number of seconds. Returns `None` for
 /// any other text, and for durations of more than 10,000 years.
 pub fn parse_duration(text: &str) -> Option<Duration> {
-    const MAX: Duration = Duration::from_secs(10_000 * 366 * 86_400);
+    const MAX: Duration = Duration::from_hours(10_000 * 366 * 24);
     let mut total = Duration::ZERO;
     let mut rest = text;
     loop {

@@ -79,7 +79,10 @@ fn complaints_have_places() {
             "6:45 SINEW-5212 settings of a server cannot contain data",
         ),
         ("    tools: [{mcp: 'a b', command: [x], allow: [a]}]\n", "6:19 SINEW-5212 the name of a server"),
-        ("    tools: [{mcp: f, as: g, command: [x], allow: [a]}]\n", "6:26 SINEW-5212 this entry can provide"),
+        (
+            "    tools: [{mcp: f, as: g, command: [x], allow: [a]}]\n",
+            "6:26 SINEW-5212 this entry can provide",
+        ),
         (
             "    tools: [{mcp: f, command: [x], allow: [a]}, {mcp: f, command: [y], allow: [b]}]\n",
             "6:55 SINEW-5212 two servers are called 'f'",

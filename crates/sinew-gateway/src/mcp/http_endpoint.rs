@@ -351,10 +351,10 @@ pub(crate) async fn as_json_rpc(response: Response) -> Response {
 /// Returns whether a frame of a stream is a priming event: an id without data, from which a client
 /// resumes. Clients before 2025-11-25 take it for a message.
 fn is_priming(frame: &[u8]) -> bool {
-    let mut lines = frame.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let lines = || frame.split(|byte| *byte == b'\n');
     let has_data =
         |line: &[u8]| line.strip_prefix(b"data:").is_some_and(|data| !data.trim_ascii().is_empty());
-    frame.starts_with(b"id:") && !lines.any(has_data)
+    lines().any(|line| line.starts_with(b"id:")) && !lines().any(has_data)
 }
 
 /// Returns whether a client knows priming events, by the version that its request names.
