@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_protocol::Fault;
 use sinew_source::Node;
 

@@ -1,7 +1,7 @@
 //! Compares the expectations of a case with the result.
 
 use serde_json::Value;
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_source::{Diagnostics, Node, Span};
 
 use crate::difference::{differences, lines, short};

@@ -8,8 +8,8 @@ use sinew_engine::{
     ActivationPhase, AdapterContext, ExecutionMode, Fact, InputRefusal, NodeView as Standing, ROOT, Time,
 };
 use sinew_execution::{Execution, Library, Program, events};
+use sinew_inspection::execution_status::end_word;
 use sinew_inspection::node_rows;
-use sinew_inspection::words;
 use sinew_plan::NodeIndex;
 use sinew_runtime::sim::{Signal, Sim};
 
@@ -122,7 +122,7 @@ fn refused((signal, why): &(Signal, InputRefusal)) -> String {
 fn status(execution: &Execution) -> &'static str {
     let state = execution.state();
     match state.outcome.as_ref().filter(|_| state.ended).map(|outcome| outcome.status) {
-        Some(ended) => words::end_word(ended),
+        Some(ended) => end_word(ended),
         None if state.paused.is_some() => "paused",
         None if state.acts.iter().any(|one| one.phase == ActivationPhase::Waiting) => "waiting",
         None => "running",

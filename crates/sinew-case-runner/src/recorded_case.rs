@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use sinew_documents::words;
 use sinew_engine::{
     ActivationId, AdapterContext, Fact, PersonAnswer, RequestTarget, TaskReply, TaskRequest, Time,
 };
 use sinew_execution::events;
+use sinew_inspection::execution_status::status_of;
 use sinew_inspection::record::Record;
-use sinew_inspection::words;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::history_import::refuse_open;
 use sinew_protocol::{Fault, FaultKind, code};
@@ -214,7 +215,7 @@ fn expectations(record: &Record, node: Option<&str>) -> Result<Value, Failure> {
     if node.is_some() {
         return Ok(json!({ "nodes": nodes }));
     }
-    let mut expect = json!({ "status": words::status_word(words::status_of(state)), "nodes": nodes });
+    let mut expect = json!({ "status": words::status_word(status_of(state)), "nodes": nodes });
     let outcome = state.outcome.as_ref();
     if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
         expect["error"] = json!(fault.message);

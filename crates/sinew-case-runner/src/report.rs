@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use sinew_documents::words;
 use sinew_engine::Time;
-use sinew_inspection::words;
 use sinew_operations::failure::Failure;
 use sinew_source::{Sources, Span};
 

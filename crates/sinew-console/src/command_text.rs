@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sinew_inspection::words;
+use sinew_documents::words;
 
 /// A command line. Untrusted words are quoted, so that a copied command cannot contain a second
 /// one.

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;

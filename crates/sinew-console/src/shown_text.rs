@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use serde_json::Value;
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_source::{escape_line, escape_text};
 
 use crate::command_text::CommandText;

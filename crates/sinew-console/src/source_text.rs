@@ -1,7 +1,7 @@
 //! Files of workflows with their findings in place.
 
 use maud::{Markup, html};
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use crate::documents::FindingDocument;
 use crate::editor_documents::{SourceDocument, SourceFileDocument};

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use sinew_documents::words;
 use sinew_engine::{Fact, PersonAnswer, Time};
 use sinew_execution::events;
 
 use crate::record::Record;
-use crate::words;
 
 /// A decision of a person.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

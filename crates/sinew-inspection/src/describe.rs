@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use sinew_documents::node_status::NodeStatus;
+use sinew_documents::words;
 use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, Fact, Time};
 use sinew_execution::events;
 use sinew_protocol::Fault;
@@ -12,13 +14,12 @@ use sinew_protocol::journal::Verdict;
 use sinew_protocol::subject::Operation;
 
 use crate::decision::{PersonDecision, decisions};
+use crate::execution_status::status_of;
 use crate::model_usage::{ModelUsage, model_usage, total_line};
 use crate::node_rows;
-use crate::node_status::NodeStatus;
 use crate::record::{Record, RecordOrigin, caller};
 use crate::view_context::{MeshPresence, ViewContext};
 use crate::waiting::{self, ShownWait, WaitKind};
-use crate::words;
 use sinew_protocol::query::ExecutionStatus;
 
 /// Maximum warnings per execution.
@@ -155,7 +156,7 @@ pub struct FailureCause {
 /// Describes an execution at `now`.
 pub fn describe(record: &Record, now: Time, presence: &MeshPresence) -> ExecutionDescription {
     let state = record.execution.state();
-    let status = words::status_of(state);
+    let status = status_of(state);
     let until = record.seen_until(now);
     let waiting = waiting::waits(record, &ViewContext::of(&record.execution, until, presence));
     let failure = failure(record);

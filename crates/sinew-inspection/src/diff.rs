@@ -6,16 +6,17 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use sinew_documents::node_status::NodeStatus;
+use sinew_documents::words;
+use sinew_documents::words::duration;
 use sinew_engine::{ActivationId, Time};
 use sinew_execution::events;
 
 use crate::events::is_about;
-use crate::node_status::NodeStatus;
+use crate::execution_status::status_of;
 use crate::record::Record;
 use crate::tree::{self, TreeBranch, TreeOptions};
 use crate::view_context::{MeshPresence, ViewContext};
-use crate::words;
-use crate::words::duration;
 use sinew_protocol::query::ExecutionStatus;
 
 /// Maximum characters of a value.
@@ -134,7 +135,7 @@ fn side(record: &Record, now: Time) -> Side {
         execution: record.id().to_owned(),
         workflow: record.plan().name.clone(),
         version: record.execution.program().graph.digest().to_owned(),
-        status: words::status_of(state),
+        status: status_of(state),
         duration_ms: until.saturating_sub(state.started_at),
     }
 }

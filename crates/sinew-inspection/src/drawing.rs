@@ -21,8 +21,10 @@ pub use run::DrawnProgress;
 
 use self::sockets::SocketLooks;
 
+use sinew_documents::words;
+
+use crate::execution_status::status_of;
 use crate::record::Record;
-use crate::words;
 
 /// Draws a plan, with its progress if given.
 pub fn draw(plan: &Plan, direction: Direction, run: Option<&DrawnProgress>) -> Drawing {
@@ -37,7 +39,7 @@ pub fn draw(plan: &Plan, direction: Direction, run: Option<&DrawnProgress>) -> D
 /// Returns the caption of an execution's drawing: workflow, status, id, start, end and duration.
 pub fn caption(record: &Record) -> DrawingCaption {
     let state = record.execution.state();
-    let status = words::status_of(state);
+    let status = status_of(state);
     let duration = words::duration(record.at().saturating_sub(state.started_at));
     let (began, at) = (words::instant(state.started_at), words::instant(record.at()));
     let times = if status.is_terminal() {

@@ -4,12 +4,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use sinew_documents::words;
 use sinew_engine::{ExecutionState, Time};
 use sinew_execution::events;
 use sinew_protocol::Vocabulary;
 
 use crate::record::Record;
-use crate::words;
 
 /// Vocabulary of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,12 +9,12 @@ pub mod describe;
 pub mod diff;
 pub mod drawing;
 pub mod events;
+pub mod execution_status;
 pub mod list;
 pub mod model_usage;
 pub mod node_description;
 pub mod node_evidence;
 pub mod node_rows;
-pub mod node_status;
 pub mod node_table;
 pub mod record;
 pub mod replay;
@@ -25,7 +25,6 @@ pub mod tree;
 pub mod unreached;
 pub mod view_context;
 pub mod waiting;
-pub mod words;
 
 #[cfg(test)]
 mod tests;

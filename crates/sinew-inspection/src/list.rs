@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use sinew_documents::words;
+use sinew_documents::words::duration;
 use sinew_engine::Time;
 
+use crate::execution_status::status_of;
 use crate::model_usage::totals_words;
 use crate::record::Record;
 use crate::view_context::{MeshPresence, ViewContext};
-use crate::words::duration;
-use crate::{describe, waiting, words};
+use crate::{describe, waiting};
 use sinew_execution::usage::execution_usage;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::usage::ModelTotals;
@@ -98,7 +100,7 @@ impl ExecutionRow {
         Self {
             execution: record.id().to_owned(),
             workflow: record.plan().name.clone(),
-            status: words::status_of(state),
+            status: status_of(state),
             started: state.started_at,
             ended: state.ended.then_some(state.at),
             stopped: record.is_abandoned().then(|| record.at()),

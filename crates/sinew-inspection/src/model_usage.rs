@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use sinew_documents::words;
 use sinew_engine::{ActivationId, Fact};
 use sinew_protocol::usage::{ModelTotals, TaskUsage, is_cumulative};
 
 use crate::record::Record;
-use crate::words;
 
 /// Maximum reported decisions per node.
 const MAX_DECISIONS: usize = 8;

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use sinew_documents::node_status::NodeStatus;
+use sinew_documents::words;
+use sinew_documents::words::duration;
 use sinew_engine::{ActivationId, Fact, TaskRequest, Time};
 use sinew_execution::events;
 use sinew_protocol::task::progress_text;
@@ -12,11 +15,8 @@ use sinew_protocol::{ExecutionId, Fault};
 
 use crate::node_evidence::{NodeEvidence, evidence_of};
 use crate::node_rows;
-use crate::node_status::NodeStatus;
 use crate::record::Record;
 use crate::view_context::ViewContext;
-use crate::words;
-use crate::words::duration;
 
 /// Maximum lines of a value in the text; the data contain all.
 const MAX_VALUE_LINES: usize = 40;

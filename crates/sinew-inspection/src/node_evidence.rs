@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use sinew_documents::words;
 use sinew_engine::{ActivationId, AdapterContext, BoundValue, Fact, SeenCondition, Time};
 use sinew_execution::events;
 use sinew_protocol::Fault;
 
 use crate::record::Record;
-use crate::words;
 
 /// Maximum reported attempts, the latest.
 const MAX_ATTEMPTS: usize = 20;

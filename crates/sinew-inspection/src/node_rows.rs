@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use sinew_documents::node_status::NodeStatus;
+use sinew_documents::words::{self, duration};
 use sinew_engine::{
     Activation, ActivationEnd, ActivationId, ActivationPhase, AdapterContext, ChildSet, NodeView, ROOT, Time,
     WaitingFor, waiting_of,
@@ -12,11 +14,9 @@ use sinew_execution::{Execution, events};
 use sinew_plan::{NodeIndex, Plan};
 use sinew_source::escape_line;
 
-use crate::node_status::NodeStatus;
 use crate::node_table::{NodeColumns, NodeLine};
 use crate::unreached::unreached_reason;
 use crate::view_context::{MeshPresence, ViewContext};
-use crate::words::{self, duration};
 
 /// Legend of a table with activation numbers in the attempts column.
 pub const ACTIVATION_LEGEND: &str =

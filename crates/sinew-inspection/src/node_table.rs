@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::node_status::NodeStatus;
+use sinew_documents::node_status::NodeStatus;
 
 /// Minimum width of messages: other columns are removed to preserve it.
 const MIN_MESSAGE_COLUMNS: usize = 32;

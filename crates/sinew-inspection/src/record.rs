@@ -18,7 +18,7 @@ use sinew_plan::Plan;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
 use sinew_protocol::{ExecutionId, Token};
 
-use crate::words;
+use sinew_documents::words;
 
 pub use redact::redact;
 

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
+use sinew_documents::words;
 use sinew_engine::{
     ATTEMPT_TIMED_OUT, EngineInput, ExecutionState, Fact, IndexedPlan, Machine, RetryRequest, Round,
     SharedJson, TokenValue,
 };
 
+use crate::execution_status::status_of;
 use crate::record::Record;
-use crate::words;
 use sinew_protocol::query::ExecutionStatus;
 
 /// Outcome of the replay.
@@ -54,7 +55,7 @@ pub fn replay(record: &Record, decide: bool) -> ReplayReport {
         workflow: record.plan().name.clone(),
         rounds: rounds.len(),
         facts: rounds.iter().map(|round| round.facts.len()).sum(),
-        status: words::status_of(record.execution.state()),
+        status: status_of(record.execution.state()),
         decided_again: 0,
         difference: None,
     };

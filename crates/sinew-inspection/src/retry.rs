@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use sinew_documents::node_status::NodeStatus;
+use sinew_documents::words;
 use sinew_engine::{InputRefusal, RetryRequest};
 
 use crate::node_rows;
-use crate::node_status::NodeStatus;
 use crate::record::Record;
-use crate::words;
 
 /// Maximum width of an input.
 const INPUT_WIDTH: usize = 60;

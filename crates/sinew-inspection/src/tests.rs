@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_dialects::LowerOptions;
+use sinew_documents::node_status::NodeStatus;
+use sinew_documents::words;
 use sinew_engine::{ExecutionMode, PersonAnswer, RetryRequest, TaskReply, Time};
 use sinew_execution::Call;
 use sinew_execution::{Library, Program};
@@ -16,7 +18,6 @@ use sinew_source::{Limits, LoadOptions, Variables};
 
 use super::*;
 use crate::events::EventWords;
-use crate::node_status::NodeStatus;
 use crate::record::{self, Record, RecordOrigin, RecordSource};
 use crate::tree::TreeOptions;
 use crate::view_context::{MeshPresence, ViewContext};

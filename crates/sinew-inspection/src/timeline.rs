@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use sinew_documents::node_status::NodeStatus;
+use sinew_documents::words;
 use sinew_engine::{Activation, ActivationId, ActivationPhase, AdapterContext, Fact, Time};
 use sinew_execution::events;
 
 use crate::node_rows;
-use crate::node_status::NodeStatus;
 use crate::record::Record;
-use crate::words;
 
 /// How an activation spends time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]

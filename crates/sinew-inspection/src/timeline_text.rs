@@ -1,9 +1,9 @@
 //! The timeline of an execution as a table for people, and as CSV for spreadsheets.
 
+use sinew_documents::words::{columns, count, duration};
 use std::fmt::Write as _;
 
 use crate::timeline::{SpanKind, Timeline, TimelineRow};
-use crate::words::{columns, count, duration};
 
 /// Kinds of time with their names and headings, in column order.
 const KINDS: [(SpanKind, &str, &str); 7] = [
@@ -82,8 +82,9 @@ fn cell(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sinew_documents::node_status::NodeStatus;
+
     use super::*;
-    use crate::node_status::NodeStatus;
     use crate::timeline::TimelineSpan;
 
     fn sample(node: &str) -> Timeline {

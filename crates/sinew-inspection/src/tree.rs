@@ -5,18 +5,20 @@ use std::fmt::Write as _;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use sinew_documents::node_status::NodeStatus;
+use sinew_documents::words;
+use sinew_documents::words::duration;
 use sinew_engine::{ActivationId, ROOT};
 use sinew_execution::events;
 use sinew_plan::NodeIndex;
 
+use crate::describe;
+use crate::execution_status::status_of;
 use crate::node_rows::{self, NodeRow};
-use crate::node_status::NodeStatus;
 use crate::node_table::PictureLine;
 use crate::node_table::{NodeColumns, NodeLine};
 use crate::record::Record;
 use crate::view_context::ViewContext;
-use crate::words::duration;
-use crate::{describe, words};
 
 /// Maximum listed children of a node; others are counted.
 const MOST: usize = 2_000;
@@ -161,7 +163,7 @@ impl TreeBuilder<'_> {
 /// Formats the header of the tree.
 pub fn head(record: &Record, context: &ViewContext) -> String {
     let state = record.execution.state();
-    let status = words::status_of(state);
+    let status = status_of(state);
     let until = record.seen_until(context.now);
     let counts = describe::counts(record, until);
     let mut head = format!(

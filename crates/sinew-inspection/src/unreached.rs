@@ -67,13 +67,13 @@ fn reason_of(ctx: &AdapterContext<'_>, edge: EdgeIndex) -> UnreachedReason {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use sinew_documents::node_status::NodeStatus;
     use sinew_protocol::query::ExecutionStatus;
 
+    use crate::execution_status::status_of;
     use crate::node_rows;
-    use crate::node_status::NodeStatus;
     use crate::record::Record;
     use crate::tests::{Said, ran};
-    use crate::words;
 
     const HOUR: u64 = 3_600_000;
 
@@ -86,12 +86,7 @@ mod tests {
     }
 
     fn check(record: &Record, status: ExecutionStatus, expected: &[(&str, &str)]) {
-        assert_eq!(
-            words::status_of(record.execution.state()),
-            status,
-            "{}",
-            record.execution.native_result()
-        );
+        assert_eq!(status_of(record.execution.state()), status, "{}", record.execution.native_result());
         let expected: Vec<(String, String)> =
             expected.iter().map(|(node, why)| ((*node).to_owned(), (*why).to_owned())).collect();
         assert_eq!(unreached(record), expected);
@@ -168,7 +163,7 @@ mod tests {
         let broken: &[Said] = &[Some(Err("it broke"))];
         let record = ran("three.yaml", file, json!({}), &[("one", broken)], &[], HOUR);
         let told = unreached(&record);
-        assert_eq!(words::status_of(record.execution.state()), ExecutionStatus::Failure);
+        assert_eq!(status_of(record.execution.state()), ExecutionStatus::Failure);
         assert!(told.len() == 2 && told[0].0 == "b" && !told[0].1.is_empty(), "{told:?}");
         // A running execution may still reach them.
         let silent: &[Said] = &[None];

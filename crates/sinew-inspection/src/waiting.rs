@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use sinew_documents::words;
+use sinew_documents::words::duration;
 use sinew_engine::{Time, WaitingFor};
 use sinew_execution::events;
 use sinew_protocol::person_wait::PersonWait;
 
 use crate::record::Record;
 use crate::view_context::ViewContext;
-use crate::words;
-use crate::words::duration;
 
 /// The reason for an execution whose shard no executor serves.
 pub const NO_EXECUTOR: &str = "an executor: none serves its shard (start one with `sinew serve executor`)";

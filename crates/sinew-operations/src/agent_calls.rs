@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_mesh::{HeaderMap, Mesh, MeshError};
 use sinew_protocol::a2a::{
     A2A_VERSION, AgentCard, CoreMethod, Message, Part, PartContent, SendMessageRequest, StreamResponse, Task,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_mesh::Mesh;
 use sinew_mesh::card::Cards;
 use sinew_plan::{NodeOperation, Plan, PlanNode};

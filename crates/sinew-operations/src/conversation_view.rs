@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 use sinew_agents::{CallStatus, ConversationEnd, StepBody, StepRecord};
-use sinew_inspection::words;
+use sinew_documents::words;
 
 /// Maximum length of a text in a line.
 const MAX_TEXT: usize = 200;

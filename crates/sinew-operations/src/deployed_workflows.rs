@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sinew_dialects::{Lowered, PlanGraph};
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_mesh::workflow::{WorkflowVersion, Workflows};
 use sinew_plan::{NodeIndex, NodeOperation, Plan, PlanLimits, PlanNode, SchedulingProfile};
 use sinew_protocol::code;

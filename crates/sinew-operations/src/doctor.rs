@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use sinew_documents::words;
 use sinew_executor::client::Client;
-use sinew_inspection::words;
 use sinew_mesh::card::Cards;
 use sinew_mesh::provision::Provision;
 use sinew_mesh::{Mesh, MeshError};

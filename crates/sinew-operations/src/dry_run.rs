@@ -9,7 +9,7 @@ use serde_json::Value;
 use sinew_engine::{ExecutionMode, Fact, Time};
 use sinew_execution::Call;
 use sinew_execution::Execution;
-use sinew_inspection::words;
+use sinew_inspection::execution_status::end_word;
 use sinew_protocol::Fault;
 use sinew_runtime::sim::{Sim, Stub, Stubbed};
 
@@ -67,7 +67,7 @@ pub fn dry_run(loaded: &Loaded, workflow: Option<&str>, input: Value) -> Result<
     let state = execution.state();
     let outcome = state.outcome.as_ref();
     let status = match outcome {
-        Some(outcome) => words::end_word(outcome.status),
+        Some(outcome) => end_word(outcome.status),
         None => "waiting",
     };
     Ok(DryRun {

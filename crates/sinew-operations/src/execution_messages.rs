@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
+use sinew_documents::words;
 use sinew_execution::activation_key;
 use sinew_inspection::events::{self, EventLine, EventWords};
 use sinew_inspection::record::Record;
-use sinew_inspection::words;
 use sinew_mesh::live::Progress;
 use sinew_protocol::a2a::{PartContent, StreamResponse};
 use sinew_protocol::task::progress_text;

@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use sinew_documents::words;
+use sinew_inspection::execution_status::status_of;
 use sinew_inspection::record::Record;
-use sinew_inspection::words;
 use sinew_protocol::Fault;
 use sinew_protocol::query::ExecutionStatus;
 
@@ -27,7 +28,7 @@ impl ExecutionResult {
     /// Returns the result of a record.
     pub fn of(record: &Record) -> Self {
         let ctx = record.execution.ctx();
-        let status = words::status_of(ctx.state);
+        let status = status_of(ctx.state);
         let outcome = ctx.outcome().filter(|_| status.is_terminal());
         Self {
             execution: record.id().to_owned(),

@@ -1,8 +1,8 @@
 //! Import of executions into the history of a mesh.
 
 use sinew_execution::usage::execution_usage;
+use sinew_inspection::execution_status::status_of;
 use sinew_inspection::record::Record;
-use sinew_inspection::words;
 use sinew_mesh::history::ClosedExecution;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord};
 use sinew_protocol::query::ExecutionStatus;
@@ -14,7 +14,7 @@ use crate::mesh_operator::MeshOperator;
 
 /// Rejects an execution that has not ended, because no mesh can continue it.
 pub fn refuse_open(record: &Record) -> Result<(), Failure> {
-    let status = words::status_of(record.execution.state());
+    let status = status_of(record.execution.state());
     if !status.is_terminal() {
         return Err(Failure::new(
             FailureKind::Conflict,
@@ -32,7 +32,7 @@ pub async fn import_execution(
     record: &Record,
 ) -> Result<(ExecutionId, ExecutionStatus), Failure> {
     refuse_open(record)?;
-    let status = words::status_of(record.execution.state());
+    let status = status_of(record.execution.state());
     let id = record.execution.id().clone();
     if remote.client.record(&id).await?.is_some() {
         return Err(Failure::new(

@@ -1,9 +1,9 @@
 //! Checks of inputs before an execution starts.
 
 use serde_json::Value;
+use sinew_documents::words;
 use sinew_engine::{EngineInput, ExecutionMode};
 use sinew_execution::{Execution, Program};
-use sinew_inspection::words;
 use sinew_protocol::ExecutionId;
 use sinew_runtime::local;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_plan::{NodeOperation, PlanNode};
 use sinew_protocol::code;
 

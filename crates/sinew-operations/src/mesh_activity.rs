@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use sinew_documents::words;
 use sinew_engine::Time;
 use sinew_inspection::list::{ExecutionRow, RowFilter};
-use sinew_inspection::words;
 use sinew_mesh::history::{ClosedExecution, HistoryFilter};
 use sinew_mesh::history_index::HistoryIndex;
 use sinew_protocol::query::ExecutionStatus;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use sinew_documents::words;
 use sinew_engine::Time;
 use sinew_execution::Program;
 use sinew_executor::client::Client;
 use sinew_inspection::list::{ExecutionRow, RowFault, RowFilter};
 use sinew_inspection::record::{self, Record};
 use sinew_inspection::view_context::MeshPresence;
-use sinew_inspection::words;
 use sinew_mesh::Mesh;
 use sinew_mesh::card::{AnnouncedCard, Cards};
 use sinew_mesh::history::{ClosedExecution, HistoryFilter};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use sinew_documents::words;
 use sinew_inspection::view_context::MeshPresence;
-use sinew_inspection::words;
 use sinew_mesh::Mesh;
 use sinew_mesh::fleet::Snapshot;
 use sinew_mesh::task::QueueLength;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_mesh::quarantine::QuarantinedMessage;
 
 /// A message of the quarantine without its body and headers.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use sinew_documents::words;
 use sinew_engine::Time;
-use sinew_inspection::words;
 use sinew_mesh::history::ClosedExecution;
 use sinew_mesh::history_index::HistoryIndex;
 use sinew_protocol::query::ExecutionStatus;

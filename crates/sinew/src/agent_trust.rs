@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sinew_agents::{Agent, AgentReach, AgentSet};
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_operations::agent_trust::{ReachingAgent, TrustStore, reaching};
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_protocol::code;

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use serde_json::Value;
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use crate::output::{Format, Output, escaped};
 

@@ -1,8 +1,8 @@
 //! Statuses as words of the command line.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use sinew_inspection::node_status::NodeStatus;
-use sinew_inspection::words;
+use sinew_documents::node_status::NodeStatus;
+use sinew_documents::words;
 use sinew_operations::mesh_operator::status_of_word;
 use sinew_protocol::query::ExecutionStatus;
 

@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use sinew_agents::{People, PersonPrompt, PersonReply};
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_protocol::Fault;
 use sinew_protocol::command::lacks_reason;
 

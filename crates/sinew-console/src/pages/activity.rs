@@ -95,7 +95,7 @@ pub(super) fn errors_part(errors: &[ErrorCountDocument]) -> Markup {
                                     td { (code_link(&error.code)) }
                                     td.wide { (sinew_codes::title(&error.code).unwrap_or("–")) }
                                     td.number { a href=(failed_by(&error.code)) { (error.count) } }
-                                    td { a.id href=(PageAddress::execution(&error.latest)) { (shown_text::line(sinew_inspection::words::short_id(&error.latest), 40)) } }
+                                    td { a.id href=(PageAddress::execution(&error.latest)) { (shown_text::line(sinew_documents::words::short_id(&error.latest), 40)) } }
                                 }
                             }
                         }

@@ -6,7 +6,7 @@ use axum::extract::Path;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use maud::{Markup, html};
 use serde_json::Value;
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use super::node_inspector::is_nothing;
 use crate::api_client::ApiPath;

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
 use maud::{Markup, html};
 use serde_json::{Value, json};
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use crate::api_client::{ApiClient, ApiPath};
 use crate::command_text::CommandText;

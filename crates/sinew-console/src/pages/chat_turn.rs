@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use super::execution_head::{fault, read_execution};
 use crate::api_client::ApiPath;

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_source::escape_text;
 
 use super::editor_form::{DEFAULT_NAME, EditorForm};

@@ -3,7 +3,7 @@
 
 use maud::{Markup, html};
 use serde_json::{Value, json};
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use super::editor_form::EditorForm;
 use crate::api_client::ApiPath;

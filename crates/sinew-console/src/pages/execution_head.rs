@@ -1,7 +1,7 @@
 //! The header of the pages of an execution: status, waits, failure, actions and tabs.
 
 use maud::{Markup, html};
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;

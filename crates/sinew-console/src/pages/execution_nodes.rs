@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
-use sinew_inspection::node_status::NodeStatus;
-use sinew_inspection::words;
+use sinew_documents::node_status::NodeStatus;
+use sinew_documents::words;
 
 use super::execution::NodeChoice;
 use super::list_filter::{comma_words, toggled};

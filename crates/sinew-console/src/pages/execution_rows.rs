@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 use maud::{Markup, html};
-use sinew_inspection::{model_usage, words};
+use sinew_documents::words;
+use sinew_inspection::model_usage;
 
 use crate::documents::ExecutionListRow;
 use crate::page_request::PageAddress;

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use super::bulk::BULK_COMMANDS;
 use super::execution_rows::{BULK_FORM, RowChoice, execution_table};

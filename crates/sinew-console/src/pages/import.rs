@@ -5,7 +5,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use super::compare::comparison;
 use super::execution_head::fault;

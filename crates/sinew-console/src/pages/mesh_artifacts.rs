@@ -3,7 +3,7 @@
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use super::artifact_preview::{artifact_bytes, preview};
 use crate::api_client::ApiPath;

@@ -4,7 +4,7 @@
 
 use maud::{Markup, html};
 use serde_json::Value;
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use super::execution::NodeChoice;
 use super::execution_head::fault;

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use maud::{Markup, html};
 use serde_json::Value;
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use super::execution::NodeChoice;
 use super::execution_head::{ExecutionTab, fault};

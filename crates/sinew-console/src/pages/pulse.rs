@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use maud::{Markup, html};
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use super::activity::{activity_part, errors_part};
 use super::execution_rows::{RowChoice, all_columns, execution_table};

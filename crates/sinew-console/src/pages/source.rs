@@ -3,7 +3,7 @@
 use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use super::execution_head::{ExecutionTab, execution_head, execution_title, read_execution};
 use super::node_inspector::{beside_node, is_nothing, selected_name};

@@ -4,7 +4,7 @@ use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use super::execution_head::{ExecutionTab, execution_head, execution_title, live_source, read_execution};
 use super::execution_nodes::may_fold;

@@ -3,7 +3,7 @@
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;

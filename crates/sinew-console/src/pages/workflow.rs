@@ -4,7 +4,7 @@ use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use super::execution::MAX_DRAWN_NODES;
 use super::execution_rows::{RowChoice, all_columns, execution_table};

@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use maud::{Markup, html};
-use sinew_inspection::words;
+use sinew_documents::words;
 
 use super::sparkline::sparkline;
 use crate::api_client::ApiPath;

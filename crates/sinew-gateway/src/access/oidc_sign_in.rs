@@ -157,7 +157,7 @@ impl OidcProvider {
             return Err(SignInRefusal::NotBegunHere);
         }
         if !answer.error.is_empty() || answer.code.is_empty() {
-            let reason = sinew_inspection::words::one_line(&answer.error, MAX_REASON_CHARS);
+            let reason = sinew_documents::words::one_line(&answer.error, MAX_REASON_CHARS);
             return Err(SignInRefusal::Refused(reason));
         }
         let tokens = self.exchange(client, redirect, &answer.code, &secrets.verifier).await?;

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use sinew_diagram::{Drawing, DrawnEdge, DrawnNode, EdgeKind, NodeMark, Shape, Status};
+use sinew_documents::node_status::NodeStatus;
 use sinew_engine::ActivationId;
 use sinew_execution::events;
 use sinew_plan::{NodeIndex, NodeOperation};
 
 use super::run::status_of;
 use crate::node_rows;
-use crate::node_status::NodeStatus;
 use crate::record::Record;
 
 /// Maximum individually drawn children; the others are one node with their count.

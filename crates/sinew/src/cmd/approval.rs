@@ -2,10 +2,10 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use sinew_documents::words;
 use sinew_inspection::decision;
 use sinew_inspection::record::Record;
 use sinew_inspection::waiting::ShownWait;
-use sinew_inspection::words;
 use sinew_operations::approvals::{DecisionRequest, OpenApproval};
 use sinew_operations::failure::Failure;
 use sinew_runtime::local;
@@ -135,7 +135,7 @@ fn table(rows: &[OpenApproval], now: u64) -> String {
         let question = wait.question.as_ref();
         let who = question.map(|question| question.allowed.join(",")).filter(|who| !who.is_empty());
         let due = wait.until.map(|until| match until.checked_sub(now) {
-            Some(left) => format!("in {}", sinew_inspection::words::duration(left)),
+            Some(left) => format!("in {}", sinew_documents::words::duration(left)),
             None => "now".to_owned(),
         });
         lines.push(vec![
@@ -179,7 +179,7 @@ fn question_text(record: &Record, wait: &ShownWait, now: u64) -> String {
         line(
             "due",
             match until.checked_sub(now) {
-                Some(left) => format!("in {}", sinew_inspection::words::duration(left)),
+                Some(left) => format!("in {}", sinew_documents::words::duration(left)),
                 None => "now".to_owned(),
             },
         );

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use similar::TextDiff;
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_mesh::artifact::{ArtifactOwner, LARGEST_OBJECT};
 use sinew_operations::execution_artifacts::{
     ArtifactRow, LeftArtifact, artifacts, fetch, find_artifact, read_artifact,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Command};
 use clap_complete::env::Shells;
 use serde_json::json;
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_protocol::code;
 

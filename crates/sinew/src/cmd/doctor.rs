@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_operations::doctor::{CheckState, DoctorCheck, DoctorOptions, MAX_APPROVAL_AGE, examine};
 use sinew_operations::failure::Failure;
 use sinew_operations::quantity::parse_duration;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sinew_agents::{Agent, ModelDescription};
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::file_agents;
 use sinew_protocol::code;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use sinew_case_runner::{CaseOptions, CaseProgress, CaseReport, run_cases};
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_operations::failure::Failure;
 use sinew_protocol::code;
 

@@ -2,8 +2,9 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
+use sinew_documents::words;
+use sinew_inspection::execution_status::{end_word, status_of};
 use sinew_inspection::tree::TreeOptions;
-use sinew_inspection::words;
 use sinew_operations::deployed_workflows::{ToolRow, find_tool};
 use sinew_operations::execution_changes::ExecutionChanges;
 use sinew_operations::execution_changes::FoundExecution;
@@ -184,7 +185,7 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
         return Ok(Exit::TimedOut);
     };
     let record = followed?;
-    let status = words::status_of(record.execution.state());
+    let status = status_of(record.execution.state());
     if status == ExecutionStatus::Waiting {
         return Err(Failure::new(
             FailureKind::Waiting,
@@ -202,7 +203,7 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let answered = outcome.output.as_deref().cloned().unwrap_or_default();
     let document = json!({
         "execution": id.as_str(),
-        "status": words::end_word(outcome.status),
+        "status": end_word(outcome.status),
         "output": answered,
         "error": outcome.fault,
     });

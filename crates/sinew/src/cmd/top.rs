@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use clap::Args;
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_status::{self, MeshStatus};
 use sinew_operations::quantity::parse_duration;

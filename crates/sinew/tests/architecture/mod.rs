@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sinew-protocol", &["sinew-codes"]),
     ("sinew-source", &["sinew-codes"]),
     ("sinew-files", &["sinew-codes"]),
+    ("sinew-documents", &["sinew-protocol", "sinew-source"]),
     ("sinew-telemetry", &["sinew-protocol", "sinew-source"]),
     ("sinew-script", &["sinew-codes"]),
     ("sinew-diagram", &["sinew-codes"]),
@@ -48,6 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "sinew-gateway",
         &[
             "sinew-agents",
+            "sinew-documents",
             "sinew-protocol",
             "sinew-source",
             "sinew-plan",
@@ -67,10 +69,14 @@ const ARROWS: &[(&str, &[&str])] = &[
         "sinew-bridge",
         &["sinew-agents", "sinew-protocol", "sinew-source", "sinew-files", "sinew-mesh", "sinew-agent"],
     ),
-    ("sinew-console", &["sinew-codes", "sinew-source", "sinew-diagram", "sinew-inspection"]),
+    (
+        "sinew-console",
+        &["sinew-codes", "sinew-source", "sinew-diagram", "sinew-documents", "sinew-inspection"],
+    ),
     (
         "sinew-inspection",
         &[
+            "sinew-documents",
             "sinew-protocol",
             "sinew-source",
             "sinew-plan",
@@ -84,6 +90,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "sinew-operations",
         &[
+            "sinew-documents",
             "sinew-protocol",
             "sinew-source",
             "sinew-files",
@@ -103,6 +110,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "sinew-case-runner",
         &[
+            "sinew-documents",
             "sinew-protocol",
             "sinew-source",
             "sinew-script",
@@ -152,6 +160,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "sinew",
         &[
+            "sinew-documents",
             "sinew-protocol",
             "sinew-source",
             "sinew-inspection",
@@ -181,6 +190,7 @@ const PURE: &[&str] = &[
     "sinew-codes",
     "sinew-protocol",
     "sinew-source",
+    "sinew-documents",
     "sinew-script",
     "sinew-plan",
     "sinew-engine",

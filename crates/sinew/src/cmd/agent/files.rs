@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sinew_agents::{
     Agent, AgentSet, Call, CancellationToken, ConversationRecording, LocalPeers, ModelDescription,
 };
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_operations::agent_calls::fault_failure;
 use sinew_operations::artifact_folder::KeptArtifacts;
 use sinew_operations::failure::{Failure, FailureKind};

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_mesh::steps::StepLogId;
 use sinew_operations::conversation_view::{conversation_lines, conversation_rows};
 use sinew_operations::execution_messages::given_activations;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_operations::agent_calls::fetch_card;
 use sinew_operations::failure::Failure;
 use sinew_operations::quantity::parse_duration;

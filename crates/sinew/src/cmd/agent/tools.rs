@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Value, json};
 use sinew_agents::{Agent, AgentTools, PinnedTool, ToolPin};
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_operations::agent_calls::fault_failure;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::file_agents;

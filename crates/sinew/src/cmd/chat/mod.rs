@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use sinew_agents::CancellationToken;
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_operations::agent_calls::fault_failure;
 use sinew_operations::failure::Failure;
 use sinew_protocol::usage::{ModelTotals, TaskUsage};

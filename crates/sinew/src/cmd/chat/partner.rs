@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sinew_agents::{
     Agent, AgentSet, Call, CancellationToken, LocalPeers, MemorySession, MemorySteps, StepRecord, Steps as _,
 };
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_mesh::Mesh;
 use sinew_mesh::steps::StepLogId;
 use sinew_operations::agent_calls::{AgentQuestion, ask_agent, fault_failure, fetch_card};

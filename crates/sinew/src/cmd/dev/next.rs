@@ -3,8 +3,8 @@
 use serde_json::Value;
 use sinew_agents::AgentSet;
 use sinew_dialects::Lowered;
+use sinew_documents::words;
 use sinew_engine::ExecutionMode;
-use sinew_inspection::words;
 use sinew_operations::input_check::check_input;
 use sinew_operations::sample_input::sample_of_schema;
 use sinew_operations::workflow_file::{self, Loaded};

@@ -4,7 +4,8 @@ use std::io::{BufRead as _, IsTerminal as _};
 
 use clap::Args;
 use serde_json::{Value, json};
-use sinew_inspection::words;
+use sinew_documents::words;
+use sinew_inspection::execution_status::status_of;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::mesh_operator::MeshOperator;
 use sinew_operations::steering::Steering;
@@ -102,7 +103,7 @@ async fn report_dry_run(
     let verb = steering.verb();
     let mut rows: Vec<Value> = Vec::new();
     for id in ids {
-        let status = words::status_of(remote.record(id).await?.execution.state());
+        let status = status_of(remote.record(id).await?.execution.state());
         let fits = steering.applies_to(status);
         let word = words::status_word(status);
         rows.push(json!({ "execution": id.as_str(), "status": word, "would": fits.then_some(verb) }));

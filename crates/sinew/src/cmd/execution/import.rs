@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_operations::export_file;
 use sinew_operations::failure::Failure;
 use sinew_operations::history_import::{import_execution, refuse_open};

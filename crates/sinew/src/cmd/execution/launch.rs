@@ -1,8 +1,8 @@
 //! New executions that reuse old ones: input, kept outputs, and the start.
 
 use clap::Args;
+use sinew_documents::words;
 use sinew_inspection::record::Record;
-use sinew_inspection::words;
 use sinew_operations::execution_start::NewExecution;
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::MeshOperator;

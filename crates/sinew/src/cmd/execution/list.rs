@@ -2,8 +2,8 @@
 
 use clap::Args;
 use serde_json::json;
+use sinew_documents::words;
 use sinew_inspection::list::{self, ExecutionRow, RowFilter};
-use sinew_inspection::words;
 use sinew_operations::execution_list::{ListDepth, RestOfList};
 use sinew_operations::failure::Failure;
 use sinew_operations::local_records;

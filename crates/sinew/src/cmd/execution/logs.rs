@@ -8,9 +8,9 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
+use sinew_documents::words;
 use sinew_inspection::events::is_about;
 use sinew_inspection::record::Record;
-use sinew_inspection::words;
 use sinew_mesh::live::ProgressFeed;
 use sinew_operations::execution_changes::ExecutionChanges;
 use sinew_operations::execution_messages::{

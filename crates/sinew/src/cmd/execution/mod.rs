@@ -24,8 +24,8 @@ pub(crate) mod watch;
 use std::path::Path;
 
 use clap::{Args, Subcommand};
+use sinew_documents::words;
 use sinew_inspection::record::RecordSource;
-use sinew_inspection::words;
 use sinew_operations::execution_changes::FoundExecution;
 use sinew_operations::export_file;
 use sinew_operations::failure::{Failure, FailureKind};

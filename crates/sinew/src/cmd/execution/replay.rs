@@ -1,10 +1,10 @@
 //! `sinew execution replay`: decides the rounds of an execution again, offline.
 
 use clap::Args;
+use sinew_documents::words;
 use sinew_inspection::replay;
 use sinew_inspection::tree::{self, TreeOptions, TreeStyle};
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
-use sinew_inspection::words;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_protocol::code;
 

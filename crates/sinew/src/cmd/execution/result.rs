@@ -2,8 +2,9 @@
 
 use clap::Args;
 use serde_json::Value;
+use sinew_documents::words;
 use sinew_engine::ActivationEnd;
-use sinew_inspection::words;
+use sinew_inspection::execution_status::status_of;
 use sinew_operations::execution_changes::FoundExecution;
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_protocol::code;
@@ -74,7 +75,7 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
             (None, ..) => Err(none_yet(&format!("node '{node}' is still open"))),
         };
     }
-    let status = words::status_of(ctx.state);
+    let status = status_of(ctx.state);
     let outcome = ctx.outcome().filter(|_| status.is_terminal());
     if args.native {
         print(&record.execution.native_result());

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
+use sinew_documents::words;
 use sinew_engine::RetryRequest;
+use sinew_inspection::execution_status::status_of;
 use sinew_inspection::record::{Record, RecordSource};
 use sinew_inspection::tree::TreeOptions;
-use sinew_inspection::words;
 use sinew_inspection::{retry, waiting};
 use sinew_operations::execution_changes::ExecutionChanges;
 use sinew_operations::execution_changes::FoundExecution;
@@ -162,7 +163,7 @@ pub(super) async fn watched(
     let how =
         Follow { options: TreeOptions::default(), deadline: Deadline::default(), people: true, show: true };
     let record = follow(changes, &how, output).await?;
-    let status = words::status_of(record.execution.state());
+    let status = status_of(record.execution.state());
     output.value(&json!({ "execution": id.as_str(), "status": words::status_word(status) }), |_| {
         id.to_string()
     });

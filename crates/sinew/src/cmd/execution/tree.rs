@@ -1,7 +1,7 @@
 //! `sinew execution tree`: the nodes of an execution.
 
 use clap::Args;
-use sinew_inspection::node_status::NodeStatus;
+use sinew_documents::node_status::NodeStatus;
 use sinew_inspection::tree::{self, TreeOptions, TreeStyle};
 use sinew_inspection::view_context::ViewContext;
 use sinew_operations::failure::{Failure, FailureKind};

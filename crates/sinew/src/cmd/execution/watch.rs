@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use sinew_documents::node_status::NodeStatus;
+use sinew_documents::words;
 use sinew_engine::Fact;
 use sinew_execution::{Execution, events};
+use sinew_inspection::execution_status::status_of;
 use sinew_inspection::node_rows as rows;
-use sinew_inspection::node_status::NodeStatus;
 use sinew_inspection::node_table::PictureLine;
 use sinew_inspection::record::Record;
 use sinew_inspection::tree::{self, TreeOptions, TreeStyle};
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
-use sinew_inspection::{waiting, words};
+use sinew_inspection::waiting;
 use sinew_operations::execution_changes::ExecutionChanges;
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::MeshOperator;
@@ -61,7 +63,7 @@ pub(super) async fn watch(args: &WatchArgs, output: &Output) -> Result<Exit, Fai
     let changes = deadline.within("connecting and reading the execution", found).await?;
     let how = Follow { options: args.folding.options(), deadline, people: true, show: true };
     let record = follow(changes, &how, output).await?;
-    let status = words::status_of(record.execution.state());
+    let status = status_of(record.execution.state());
     if !status.is_terminal() {
         output.note(&format!("--timeout ran out; the execution is {}", words::status_word(status)));
     }
@@ -97,7 +99,7 @@ pub(crate) async fn follow(
     loop {
         let record = Arc::clone(&changes.record);
         let mut presence = changes.presence();
-        let status = words::status_of(record.execution.state());
+        let status = status_of(record.execution.state());
         let is_last = status.is_terminal() || (status == ExecutionStatus::Waiting && !how.people);
         view.show(&record, &presence, is_last, output);
         if is_last {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_operations::failure::Failure;
 use sinew_operations::gateway_hooks::{HookRow, deploy_hook, list_hooks, read_secret, remove_hook};
 use sinew_protocol::Token;

@@ -1,7 +1,7 @@
 //! `sinew gateway key`: API keys of HTTP callers.
 
 use clap::{Args, Subcommand};
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_operations::failure::Failure;
 use sinew_operations::gateway_keys::{KeyRow, NewKey, create_key, list_keys, revoke_keys};
 use sinew_operations::quantity::{parse_byte_count, parse_duration};

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_mesh::MeshError;
 use sinew_operations::failure::Failure;
 use sinew_operations::quarantine::{message_headers, message_name, message_row};

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
+use sinew_documents::words;
+use sinew_inspection::execution_status::{end_word, status_of};
 use sinew_inspection::node_rows;
 use sinew_inspection::record::Record;
 use sinew_inspection::tree::TreeOptions;
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
-use sinew_inspection::{waiting, words};
+use sinew_inspection::waiting;
 use sinew_operations::deployment;
 use sinew_operations::execution_changes::ExecutionChanges;
 use sinew_operations::execution_changes::FoundExecution;
@@ -263,7 +265,7 @@ async fn ended(
     if let Some(file) = &args.export {
         export_file::write(&record, file)?;
     }
-    let status = words::status_of(record.execution.state());
+    let status = status_of(record.execution.state());
     let context = ViewContext::of(&record.execution, local::now(), &MeshPresence::default());
     let waits = waiting::waits(&record, &context);
     match status {
@@ -306,7 +308,7 @@ fn report(args: &RunArgs, record: &Record, output: &Output) {
         let mut document = json!({
             "execution": record.id(),
             "workflow": record.plan().name,
-            "status": words::status_word(words::status_of(state)),
+            "status": words::status_word(status_of(state)),
             "duration_ms": until.saturating_sub(state.started_at),
             "output": outcome.and_then(|outcome| outcome.output.clone()),
             "error": outcome.and_then(|outcome| outcome.fault.clone()),
@@ -329,7 +331,7 @@ fn report(args: &RunArgs, record: &Record, output: &Output) {
         }
     }
     if let Some((outcome, fault)) = outcome.and_then(|outcome| Some((outcome, outcome.fault.as_ref()?))) {
-        let message = words::ending(words::end_word(outcome.status), &sinew_source::indented(&fault.message));
+        let message = words::ending(end_word(outcome.status), &sinew_source::indented(&fault.message));
         output.error_line(&format!("{message} [{}]", fault.code));
         let id = words::shell(record.id());
         output.note(&format!("hint: sinew execution describe {id}"));

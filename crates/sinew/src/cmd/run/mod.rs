@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
+use sinew_documents::words;
 use sinew_engine::{
     ActivationPhase, EngineInput, ExecutionMode, ExecutionOutcome, PersonAnswer, TerminalStatus,
 };
 use sinew_execution::{Execution, Program};
+use sinew_inspection::execution_status::end_word;
 use sinew_inspection::node_rows;
 use sinew_inspection::record::Record;
-use sinew_inspection::words;
 use sinew_operations::artifact_folder::KeptArtifacts;
 use sinew_operations::dry_run::{WouldAsk, would_ask};
 use sinew_operations::export_file;
@@ -432,7 +433,7 @@ fn report(
         output.text(&text);
     }
     if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
-        let word = outcome.map_or("failed", |outcome| words::end_word(outcome.status));
+        let word = outcome.map_or("failed", |outcome| end_word(outcome.status));
         let message = words::ending(word, &sinew_source::indented(&fault.message));
         output.error_block(&format!("{message} [{}]", words::name(&fault.code)));
         for detail in &fault.details {
@@ -488,7 +489,7 @@ fn document(execution: &Execution, stored: &[sinew_agents::ArtifactMeta], folder
         "execution": execution.id().as_str(),
         "workflow": execution.program().name(),
         "status": match outcome {
-            Some(ExecutionOutcome { status, .. }) => words::end_word(*status),
+            Some(ExecutionOutcome { status, .. }) => end_word(*status),
             None if waits => "waiting",
             None => "running",
         },

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
+use sinew_documents::words;
 use sinew_engine::{ActivationId, EngineInput, PersonAnswer, PersonRequest};
 use sinew_execution::Execution;
-use sinew_inspection::words;
 use sinew_protocol::ExecutionId;
 use sinew_runtime::local::Control;
 

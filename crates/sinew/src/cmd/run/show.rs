@@ -4,12 +4,13 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sinew_documents::words;
 use sinew_engine::{Fact, Time};
 use sinew_execution::{Execution, events};
+use sinew_inspection::execution_status::end_word;
 use sinew_inspection::node_rows::{self, NodeRow};
 use sinew_inspection::node_table::{NodeColumns, NodeLine, PictureLine};
 use sinew_inspection::view_context::ViewContext;
-use sinew_inspection::words;
 use sinew_protocol::message::Vocabulary;
 use sinew_runtime::local::{self, Control};
 use sinew_source::{escape_line, escape_text};
@@ -60,7 +61,7 @@ impl TreePicture {
         let taken = if state.ended { state.at } else { local::now() };
         Self {
             name: execution.program().name().to_owned(),
-            word: state.outcome.as_ref().map_or("running", |outcome| words::end_word(outcome.status)),
+            word: state.outcome.as_ref().map_or("running", |outcome| end_word(outcome.status)),
             started: state.started_at,
             taken,
             rows: node_rows::rows(execution, taken),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 use sinew_dialects::{Lowered, PlanGraph};
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_operations::deployed_workflows::{WorkflowDescription, owners, partners, waits_for};
 use sinew_operations::deployment::{is_workflow_name, load_deployed};
 use sinew_operations::failure::Failure;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::workflow_file::Options;
 use sinew_operations::workflow_search::find_workflows;

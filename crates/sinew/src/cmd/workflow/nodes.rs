@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Args;
 use serde_json::Value;
 use sinew_dialects::{agentteam, covalt};
-use sinew_inspection::words;
+use sinew_documents::words;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_protocol::code;
 use sinew_source::did_you_mean;

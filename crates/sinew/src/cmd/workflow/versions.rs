@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use sinew_inspection::{diff, words};
+use sinew_documents::words;
+use sinew_inspection::diff;
 use sinew_operations::deployed_workflows::VersionRow;
 use sinew_operations::deployment::{find_deployed, is_workflow_name, load_deployed};
 use sinew_operations::failure::Failure;

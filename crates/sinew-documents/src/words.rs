@@ -1,11 +1,10 @@
-//! Shared formatting of views.
+//! Formatting of values of documents for people.
 
-use sinew_engine::{ExecutionState, TerminalStatus, Time};
 use sinew_protocol::query::ExecutionStatus;
 use sinew_source::{escape_line, escape_text};
 
 /// Formats milliseconds for people.
-pub fn duration(ms: Time) -> String {
+pub fn duration(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms}ms"),
         1_000..60_000 => format!("{}.{}s", ms / 1000, ms % 1000 / 100),
@@ -15,11 +14,6 @@ pub fn duration(ms: Time) -> String {
     }
 }
 
-/// Returns the status of an execution.
-pub fn status_of(state: &ExecutionState) -> ExecutionStatus {
-    sinew_engine::execution_status(state, &sinew_engine::waiting(state))
-}
-
 /// Returns the status in views and their data, which is the same for executions and nodes. Messages
 /// of the mesh use `success` and `failure`.
 pub const fn status_word(status: ExecutionStatus) -> &'static str {
@@ -27,15 +21,6 @@ pub const fn status_word(status: ExecutionStatus) -> &'static str {
         ExecutionStatus::Success => "succeeded",
         ExecutionStatus::Failure => "failed",
         other => other.as_str(),
-    }
-}
-
-/// Returns the final status for people.
-pub const fn end_word(status: TerminalStatus) -> &'static str {
-    match status {
-        TerminalStatus::Success => "succeeded",
-        TerminalStatus::Failure => "failed",
-        TerminalStatus::Cancelled => "cancelled",
     }
 }
 
@@ -51,7 +36,7 @@ pub const fn status_color(status: ExecutionStatus) -> &'static str {
 }
 
 /// Formats a time as RFC 3339 in UTC with milliseconds, so that texts sort like times.
-pub fn instant(at: Time) -> String {
+pub fn instant(at: u64) -> String {
     i64::try_from(at)
         .ok()
         .and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
@@ -64,7 +49,7 @@ pub fn count(number: usize, noun: &str) -> String {
 }
 
 /// Serializes a time.
-pub fn serialize<S: serde::Serializer>(at: &Time, serializer: S) -> Result<S::Ok, S::Error> {
+pub fn serialize<S: serde::Serializer>(at: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&instant(*at))
 }
 
@@ -77,7 +62,7 @@ pub fn serialize_status<S: serde::Serializer>(
 }
 
 /// Serializes an optional time.
-pub fn maybe<S: serde::Serializer>(at: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
+pub fn maybe<S: serde::Serializer>(at: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
     match at {
         Some(at) => serialize(at, serializer),
         None => serializer.serialize_none(),
@@ -85,7 +70,7 @@ pub fn maybe<S: serde::Serializer>(at: &Option<Time>, serializer: S) -> Result<S
 }
 
 /// Formats the time since an instant: `12s ago`.
-pub fn ago(at: Time, now: Time) -> String {
+pub fn ago(at: u64, now: u64) -> String {
     format!("{} ago", duration(now.saturating_sub(at)))
 }
 

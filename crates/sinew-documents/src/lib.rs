@@ -1,0 +1,12 @@
+//! Documents of commands and of the REST API, each as one type that is written and read.
+//!
+//! `sinew-inspection` and `sinew-operations` create documents, the command line and the gateway
+//! serialize them, and the console reads them. Members that are omitted when empty are optional
+//! when a document is read, and unknown members are ignored.
+//!
+//! This crate never reads a record, a clock, a file or a network.
+
+pub mod execution_status;
+pub mod node_status;
+pub mod timestamp;
+pub mod words;
