@@ -8,12 +8,14 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use sinew_documents::execution::ExecutionDescription;
+use sinew_documents::retry::StartPreview;
 use sinew_documents::words;
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{ExecutionDocument, ForkDocument, StartedDocument};
+use crate::documents::StartedDocument;
 use crate::page_frame::{ConsolePage, ConsoleSection, may_steer, page_or_problem, problem_box, token_field};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::pages::read_execution;
@@ -154,13 +156,13 @@ pub(crate) fn confirmation(title: &str, body: &Markup, error: Option<&ConsoleErr
     ConsolePage::new(ConsoleSection::Executions, title, html! { div.narrow { (body) } }).with_status(status)
 }
 
-pub(crate) fn confirmation_head(execution: &ExecutionDocument, title: &str) -> Markup {
+pub(crate) fn confirmation_head(execution: &ExecutionDescription, title: &str) -> Markup {
     html! {
         p.quiet {
             a href=(PageAddress::execution(&execution.execution)) {
                 (shown_text::line(&execution.workflow, 60)) " " (shown_text::line(words::short_id(&execution.execution), 40))
             }
-            " " (status_mark(&execution.status))
+            " " (status_mark(execution.status))
         }
         h1 { (title) }
     }
@@ -277,7 +279,7 @@ async fn fork_page(
     } else {
         let dry_run = async {
             let path = ApiPath::of(&["executions", id, "fork"]);
-            request.api.post::<ForkDocument>(&path, &form.document(true)?).await
+            request.api.post::<StartPreview>(&path, &form.document(true)?).await
         };
         Some(dry_run.await)
     };
@@ -309,12 +311,12 @@ async fn fork_page(
     Ok(confirmation("Fork", &body, error))
 }
 
-fn fork_preview(preview: &ForkDocument) -> Markup {
+fn fork_preview(preview: &StartPreview) -> Markup {
     html! {
         dl.preview {
             div { dt { "Workflow" } dd { (shown_text::line(&preview.would_start, 80)) } }
             (preview_line("Would reuse", &preview.given, ""))
-            (version_line(&preview.version, "the version it was started with"))
+            @if let Some(version) = &preview.version { (version_line(version, "the version it was started with")) }
         }
     }
 }

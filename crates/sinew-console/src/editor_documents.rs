@@ -2,8 +2,10 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use sinew_documents::execution::Fault;
+use sinew_documents::execution_status::ExecutionStatus;
 
-use crate::documents::{FaultDocument, FindingDocument};
+use crate::documents::FindingDocument;
 
 /// The result of a conversion.
 #[derive(Clone, Debug, Deserialize)]
@@ -72,10 +74,11 @@ pub(crate) struct CaseFailureDocument {
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct DryRunDocument {
     pub(crate) workflow: String,
-    pub(crate) status: String,
+    #[serde(with = "sinew_documents::execution_status")]
+    pub(crate) status: ExecutionStatus,
     #[serde(default)]
     pub(crate) would_ask: Vec<WouldAskDocument>,
-    pub(crate) error: Option<FaultDocument>,
+    pub(crate) error: Option<Fault>,
 }
 
 /// A task that a dry run would send.

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use sinew_documents::event::EventLine;
+use sinew_documents::execution::ExecutionDescription;
+use sinew_documents::node::{NodeDescription, TreeBranch};
+use sinew_documents::timeline::Timeline;
+use sinew_documents::timestamp::Timestamp;
 
-use crate::documents::{
-    ArtifactDocument, EventDocument, ExecutionDocument, NodeDocument, TimelineDocument, TreeDocument,
-};
+use crate::documents::ArtifactDocument;
 
 /// Artifacts of many executions.
 #[derive(Clone, Debug, Deserialize)]
@@ -23,7 +26,7 @@ pub(crate) struct MeshArtifactDocument {
     pub(crate) execution: String,
     pub(crate) workflow: String,
     #[serde(default)]
-    pub(crate) started: String,
+    pub(crate) started: Timestamp,
 }
 
 /// Tasks that received an artifact.
@@ -148,7 +151,7 @@ pub(crate) struct QuarantinedDocument {
     #[serde(default)]
     pub(crate) reason: String,
     #[serde(default)]
-    pub(crate) set_aside: String,
+    pub(crate) set_aside: Timestamp,
 }
 
 /// A process of an agent, as reported by the process.
@@ -179,16 +182,16 @@ pub(crate) struct WorkFiguresDocument {
 /// Views of an exported execution.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct InspectionDocument {
-    pub(crate) description: ExecutionDocument,
+    pub(crate) description: ExecutionDescription,
     #[serde(default)]
-    pub(crate) tree: Vec<TreeDocument>,
+    pub(crate) tree: Vec<TreeBranch>,
     #[serde(default)]
-    pub(crate) nodes: Vec<NodeDocument>,
+    pub(crate) nodes: Vec<NodeDescription>,
     #[serde(default)]
-    pub(crate) events: Vec<EventDocument>,
+    pub(crate) events: Vec<EventLine>,
     #[serde(default)]
     pub(crate) skipped_events: usize,
-    pub(crate) timeline: Option<TimelineDocument>,
+    pub(crate) timeline: Option<Timeline>,
     pub(crate) drawing: Option<String>,
 }
 
@@ -278,7 +281,7 @@ pub(crate) struct ActivityDocument {
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct MinuteDocument {
     #[serde(default)]
-    pub(crate) at: String,
+    pub(crate) at: Timestamp,
     #[serde(default)]
     pub(crate) started: u64,
     #[serde(default)]

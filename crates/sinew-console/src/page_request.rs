@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, Query};
 use axum::http::Uri;
 use axum::http::request::Parts;
-use jiff::Timestamp;
 use serde::de::DeserializeOwned;
+use sinew_documents::timestamp::Timestamp;
 
 use crate::api_client::{ApiClient, append_pair, join_segments};
 use crate::console_error::ConsoleError;
@@ -48,7 +48,7 @@ impl PageRequest {
             token: parts.extensions.get::<FormToken>().cloned().unwrap_or_default(),
             mode: mode_of(parts, state),
             signed_in: state.sign_in.as_ref().and_then(|_| Some(caller_of(parts)?.name.clone())),
-            now: Timestamp::now(),
+            now: u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default().into(),
             uri: parts.uri.clone(),
         }
     }

@@ -6,6 +6,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sinew_documents::retry::{NewVersionPreview, RetryPreview};
 use sinew_documents::words;
 
 use crate::api_client::ApiPath;
@@ -14,7 +15,7 @@ use crate::confirmations::{
     buttons, confirmation, confirmation_head, names, preview_line, reason_field, to_execution, version_line,
 };
 use crate::console_error::ConsoleError;
-use crate::documents::{RetryDocument, StartedDocument};
+use crate::documents::StartedDocument;
 use crate::page_frame::{ConsolePage, may_steer, page_or_problem, problem_box, token_field};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::pages::read_execution;
@@ -98,7 +99,7 @@ async fn retry_page(
 ) -> Result<ConsolePage, ConsoleError> {
     let execution = read_execution(request, id).await?;
     let id = execution.execution.as_str();
-    let preview: Result<RetryDocument, ConsoleError> =
+    let preview: Result<RetryPreview, ConsoleError> =
         request.api.post(&ApiPath::of(&["executions", id, "retry"]), &form.document(true)).await;
     let is_possible = preview.is_ok();
     let body = html! {
@@ -133,7 +134,7 @@ async fn retry_page(
 
 /// The choice between the version that the execution was started with and the newest one, if they
 /// differ.
-fn version_choice(id: &str, form: &RetryForm, preview: Option<&RetryDocument>) -> Markup {
+fn version_choice(id: &str, form: &RetryForm, preview: Option<&RetryPreview>) -> Markup {
     let latest = preview.and_then(|preview| preview.latest.as_deref());
     let page = PageAddress::of(&["executions", id, "retry"]);
     let short = |digest: &str| shown_text::line(words::short(digest), 20);
@@ -155,7 +156,7 @@ fn version_choice(id: &str, form: &RetryForm, preview: Option<&RetryDocument>) -
     }
 }
 
-fn retry_preview(preview: &RetryDocument) -> Markup {
+fn retry_preview(preview: &RetryPreview) -> Markup {
     let rerun: Vec<String> = preview
         .rerun
         .iter()
@@ -164,7 +165,9 @@ fn retry_preview(preview: &RetryDocument) -> Markup {
             children => format!("{node} ({children} of its children)"),
         })
         .collect();
-    let is_new = preview.started_with.is_some();
+    let none = NewVersionPreview::default();
+    let is_new = preview.new_execution.is_some();
+    let changes = preview.new_execution.as_ref().unwrap_or(&none);
     let kept =
         if is_new { "unchanged and completed; outputs are reused" } else { "completed; outputs are reused" };
     let reset = if is_new { "recomputed, or depends on a rerun node" } else { "depends on a rerun node" };
@@ -172,11 +175,11 @@ fn retry_preview(preview: &RetryDocument) -> Markup {
         dl.preview {
             (preview_line("Would keep", &preview.keep, kept))
             (preview_line("Would run again", &rerun, "failed or was cancelled"))
-            (preview_line("Changed", &preview.changed, "runs with the definition of the newest version"))
-            (preview_line("New", &preview.added, "only in the newest version"))
-            (preview_line("Asked again", &preview.asked_again, "a person decides again"))
+            (preview_line("Changed", &changes.changed, "runs with the definition of the newest version"))
+            (preview_line("New", &changes.added, "only in the newest version"))
+            (preview_line("Asked again", &changes.asked_again, "a person decides again"))
             (preview_line("Would reset", &preview.reset, reset))
-            (preview_line("Removed", &preview.removed, "not in the newest version"))
+            (preview_line("Removed", &changes.removed, "not in the newest version"))
             (preview_line("Untouched", &preview.untouched, ""))
             (version_line(&preview.version, if is_new { "the newest; the old execution is not changed" } else { "the version it was started with" }))
         }

@@ -1,8 +1,8 @@
 //! Formatting of text, values, times and sizes for pages.
 
-use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use serde_json::Value;
+use sinew_documents::timestamp::Timestamp;
 use sinew_documents::words;
 use sinew_source::{escape_line, escape_text};
 
@@ -75,40 +75,37 @@ pub(crate) fn text_block(text: &str, whole: &str) -> Markup {
 }
 
 /// A time relative to now; hovering shows the date.
-pub(crate) fn time_mark(at: &str, now: Timestamp) -> Markup {
-    let shown = match at.parse::<Timestamp>() {
-        Ok(at) => relative(at, now),
-        Err(_) => line(at, 40),
-    };
+pub(crate) fn time_mark(at: Timestamp, now: Timestamp) -> Markup {
+    html! { time datetime=(at) title=(at) { (relative(at, now)) } }
+}
+
+/// A time that a process reported, relative to now; any other text is shown as it is.
+pub(crate) fn reported_time_mark(at: &str, now: Timestamp) -> Markup {
+    let shown = Timestamp::parse(at).map_or_else(|| line(at, 40), |at| relative(at, now));
     html! { time datetime=(at) title=(at) { (shown) } }
 }
 
 fn relative(at: Timestamp, now: Timestamp) -> String {
-    let distance = now.duration_since(at);
-    let text = words::duration(distance.abs().as_millis().try_into().unwrap_or(u64::MAX));
+    let text = words::duration(now.ms().abs_diff(at.ms()));
     // Fractions of a second are irrelevant in a list.
     let text = match text.split_once('.') {
         Some((seconds, _)) => format!("{seconds}s"),
         None if text.ends_with("ms") => "0s".to_owned(),
         None => text,
     };
-    if distance < SignedDuration::ZERO { format!("in {text}") } else { format!("{text} ago") }
+    if at > now { format!("in {text}") } else { format!("{text} ago") }
 }
 
 /// The time of day with milliseconds; hovering shows the date.
-pub(crate) fn clock_mark(at: &str) -> Markup {
-    let shown = at.split_once('T').map_or(at, |(_, clock)| clock.trim_end_matches('Z'));
-    html! { time datetime=(at) title=(at) { (line(shown, 40)) } }
+pub(crate) fn clock_mark(at: Timestamp) -> Markup {
+    let at = at.to_string();
+    let shown = at.split_once('T').map_or(at.as_str(), |(_, clock)| clock.trim_end_matches('Z'));
+    html! { time datetime=(at) title=(at) { (shown) } }
 }
 
-/// Milliseconds from one time to another or to now; `None` if a time is invalid.
-pub(crate) fn elapsed_ms(from: &str, to: Option<&str>, now: Timestamp) -> Option<u64> {
-    let from: Timestamp = from.parse().ok()?;
-    let to = match to {
-        Some(to) => to.parse().ok()?,
-        None => now,
-    };
-    u64::try_from(to.duration_since(from).as_millis()).ok()
+/// Milliseconds from one time to another or to now; `None` if the other is earlier.
+pub(crate) fn elapsed_ms(from: Timestamp, to: Option<Timestamp>, now: Timestamp) -> Option<u64> {
+    to.unwrap_or(now).ms().checked_sub(from.ms())
 }
 
 /// A duration; a dash for `None`.
@@ -161,9 +158,10 @@ mod tests {
 
     #[test]
     fn times_are_told_from_now() {
-        let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
+        let time = |text: &str| Timestamp::parse(text).unwrap();
+        let now = time("2026-01-01T00:10:00Z");
         let check = |at: &str, expected: &str| {
-            let html = time_mark(at, now).into_string();
+            let html = reported_time_mark(at, now).into_string();
             assert!(html.contains(&format!(">{expected}</time>")), "{at}: {html}");
         };
         check("2026-01-01T00:09:59.7Z", "0s ago");
@@ -171,9 +169,14 @@ mod tests {
         check("2026-01-01T00:07:30Z", "2m30s ago");
         check("2026-01-01T00:10:30Z", "in 30s");
         check("<script>", "&lt;script&gt;");
-        assert_eq!(elapsed_ms("2026-01-01T00:09:00Z", None, now), Some(60_000));
-        assert_eq!(elapsed_ms("2026-01-01T00:09:00Z", Some("2026-01-01T00:09:01.5Z"), now), Some(1_500));
-        assert_eq!(elapsed_ms("yesterday", None, now), None);
+        let (from, to) = (time("2026-01-01T00:09:00Z"), time("2026-01-01T00:09:01.5Z"));
+        assert_eq!(elapsed_ms(from, None, now), Some(60_000));
+        assert_eq!(elapsed_ms(from, Some(to), now), Some(1_500));
+        assert_eq!(elapsed_ms(to, Some(from), now), None);
+        assert_eq!(
+            clock_mark(to).into_string(),
+            "<time datetime=\"2026-01-01T00:09:01.500Z\" title=\"2026-01-01T00:09:01.500Z\">00:09:01.500</time>"
+        );
     }
 
     #[test]

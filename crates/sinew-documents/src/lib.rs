@@ -6,7 +6,19 @@
 //!
 //! This crate never reads a record, a clock, a file or a network.
 
+pub mod agent;
+pub mod approval;
+pub mod comparison;
+pub mod event;
+pub mod execution;
+pub mod execution_list;
 pub mod execution_status;
+pub mod model_usage;
+pub mod node;
 pub mod node_status;
+pub mod retry;
+pub mod timeline;
 pub mod timestamp;
 pub mod words;
+
+mod present;

@@ -1,10 +1,12 @@
 //! Statuses of nodes: names, icons and colours.
 
+use std::cmp::Ordering;
+
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Status of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeStatus {
     /// Not reached yet
@@ -113,5 +115,18 @@ impl NodeStatus {
             Self::Failed => "\u{1b}[31m",
             Self::Cancelled => "\u{1b}[35m",
         }
+    }
+}
+
+/// Statuses are ordered by name, which is the order of members in documents.
+impl Ord for NodeStatus {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl PartialOrd for NodeStatus {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use futures_util::future::join_all;
-use sinew_inspection::list::{self, ExecutionRow, RowFilter};
+use sinew_documents::execution_list::ExecutionRow;
+use sinew_documents::timestamp::Timestamp;
+use sinew_inspection::list::{self, RowFilter};
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::MeshOperator;
 use sinew_operations::observed_calls::{CallCounts, calls_of};
@@ -33,7 +35,7 @@ impl CallObserver {
         list::sort(&mut rows);
         let (closed, open): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.status.is_terminal());
         let mut kept = self.0.lock().await;
-        let key = |row: &ExecutionRow| -> ClosedKey { (row.execution.clone(), row.ended) };
+        let key = |row: &ExecutionRow| -> ClosedKey { (row.execution.clone(), row.ended.map(Timestamp::ms)) };
         let unknown = closed.iter().filter(|row| kept.iter().all(|(known, _)| *known != key(row)));
         let wanted: Vec<&ExecutionRow> = unknown.rev().chain(open.iter().take(MAX_OPEN)).collect();
         let mut read = Vec::with_capacity(wanted.len());

@@ -1,36 +1,11 @@
 //! Decisions of people: person, decision, time and comment.
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
-use sinew_documents::words;
-use sinew_engine::{Fact, PersonAnswer, Time};
+use sinew_documents::execution::{DecisionOutcome, PersonDecision};
+use sinew_engine::{Fact, PersonAnswer};
 use sinew_execution::events;
 
 use crate::record::Record;
-
-/// A decision of a person.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct PersonDecision {
-    /// The node with the question, with its index in maps and loops.
-    pub node: String,
-    /// `approved`, `rejected`, `answered` or `timed out`.
-    #[serde(rename = "decision")]
-    pub word: &'static str,
-    /// The person; absent if the question timed out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub by: Option<String>,
-    /// Milliseconds since 1970 UTC.
-    #[serde(serialize_with = "words::serialize")]
-    #[schemars(with = "String")]
-    pub at: Time,
-    /// Comment of the person, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub comment: Option<String>,
-    /// The answer, if it is more than approve or reject.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub data: Option<Value>,
-}
 
 /// Returns the decisions of an execution, in order.
 pub fn decisions(record: &Record) -> Vec<PersonDecision> {
@@ -44,7 +19,7 @@ pub fn decisions(record: &Record) -> Vec<PersonDecision> {
                     node: events::label(&ctx, *act),
                     word,
                     by: answer.by.clone(),
-                    at: round.at,
+                    at: round.at.into(),
                     comment: answer.comment.clone(),
                     data,
                 });
@@ -55,34 +30,15 @@ pub fn decisions(record: &Record) -> Vec<PersonDecision> {
 }
 
 /// Returns the decision of an answer, and additional data.
-fn word(answer: &PersonAnswer) -> (&'static str, Option<Value>) {
+fn word(answer: &PersonAnswer) -> (DecisionOutcome, Option<Value>) {
     if answer.timed_out {
-        return ("timed out", None);
+        return (DecisionOutcome::TimedOut, None);
     }
     match &answer.data {
-        Value::String(text) if text == "approve" => ("approved", None),
-        Value::String(text) if text == "reject" => ("rejected", None),
-        Value::Bool(true) => ("approved", None),
-        Value::Bool(false) => ("rejected", None),
-        data => ("answered", Some(data.clone())),
-    }
-}
-
-impl PersonDecision {
-    /// Formats the decision for people.
-    pub fn line(&self, now: Time) -> String {
-        let by = self.by.as_ref().map(|by| format!(" by {}", words::one_line(by, 60))).unwrap_or_default();
-        let data =
-            self.data.as_ref().map(|data| format!(" with {}", words::one_line(&data.to_string(), 120)));
-        let comment = self.comment.as_ref().filter(|comment| !comment.is_empty());
-        let comment = comment.map(|comment| format!(": {}", words::one_line(comment, 200)));
-        format!(
-            "{} {}{by}{}, {}{}",
-            words::name(&self.node),
-            self.word,
-            data.unwrap_or_default(),
-            words::ago(self.at, now),
-            comment.unwrap_or_default()
-        )
+        Value::String(text) if text == "approve" => (DecisionOutcome::Approved, None),
+        Value::String(text) if text == "reject" => (DecisionOutcome::Rejected, None),
+        Value::Bool(true) => (DecisionOutcome::Approved, None),
+        Value::Bool(false) => (DecisionOutcome::Rejected, None),
+        data => (DecisionOutcome::Answered, Some(data.clone())),
     }
 }

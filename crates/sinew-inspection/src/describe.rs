@@ -2,24 +2,26 @@
 
 use std::fmt::Write as _;
 
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde_json::Value;
+use sinew_documents::execution::{
+    ExecutionDescription, FailureCause, FailureDescription, NodeCounts, NodeWarning, ShownWait, WaitKind,
+    caller,
+};
+use sinew_documents::model_usage::{ModelUsage, total_line};
 use sinew_documents::node_status::NodeStatus;
+use sinew_documents::timestamp::Timestamp;
 use sinew_documents::words;
 use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, Fact, Time};
 use sinew_execution::events;
-use sinew_protocol::Fault;
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::subject::Operation;
 
-use crate::decision::{PersonDecision, decisions};
+use crate::decision::decisions;
 use crate::execution_status::status_of;
-use crate::model_usage::{ModelUsage, model_usage, total_line};
+use crate::model_usage::model_usage;
 use crate::node_rows;
-use crate::record::{Record, RecordOrigin, caller};
+use crate::record::Record;
 use crate::view_context::{MeshPresence, ViewContext};
-use crate::waiting::{self, ShownWait, WaitKind};
+use crate::waiting;
 use sinew_protocol::query::ExecutionStatus;
 
 /// Maximum warnings per execution.
@@ -28,130 +30,6 @@ const MAX_WARNINGS: usize = 50;
 const MAX_INPUT_BYTES: usize = 200;
 /// Maximum waits and warnings in the text; the data contain all.
 const SHOWN: usize = 10;
-
-/// The description of an execution.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ExecutionDescription {
-    /// Id of the execution.
-    pub execution: String,
-    /// Name of the workflow.
-    pub workflow: String,
-    /// Digest of the plan it runs.
-    pub version: String,
-    /// Name of the dialect.
-    pub dialect: String,
-    /// Status.
-    #[serde(serialize_with = "words::serialize_status")]
-    #[schemars(with = "String")]
-    pub status: ExecutionStatus,
-    /// Origin of the execution.
-    #[serde(flatten)]
-    pub about: RecordOrigin,
-    /// Start time.
-    #[serde(serialize_with = "words::serialize")]
-    #[schemars(with = "String")]
-    pub started: Time,
-    /// End time; `None` while it is open.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
-    #[schemars(with = "Option<String>")]
-    pub ended: Option<Time>,
-    /// When its process ended before the execution did; `None` if it still runs or has ended.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
-    #[schemars(with = "Option<String>")]
-    pub stopped: Option<Time>,
-    /// True if no agent was called and every output was null.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub dry_run: bool,
-    /// Milliseconds from start to end, or until now.
-    pub duration_ms: Time,
-    /// Nodes by status.
-    pub nodes: NodeCounts,
-    /// The input.
-    pub input: Value,
-    /// The output, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output: Option<Value>,
-    /// The dialect's own result object.
-    pub native: Value,
-    /// Waits of the execution or its nodes.
-    pub waiting: Vec<ShownWait>,
-    /// The failure, if it failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failure: Option<FailureDescription>,
-    /// Problems that did not fail a node: failed conversions, contract violations.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<NodeWarning>,
-    /// Number of retries by operators.
-    pub retries: u32,
-    /// Model usage by node.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub models: Vec<ModelUsage>,
-    /// Decisions of people.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub decisions: Vec<PersonDecision>,
-    /// Commands that it received, with their callers.
-    pub commands: Vec<Verdict>,
-    /// Recommended commands.
-    pub next: Vec<String>,
-}
-
-/// A problem that did not cause a node to fail.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct NodeWarning {
-    /// The node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
-    /// Description in one sentence.
-    pub message: String,
-}
-
-/// Number of nodes by status.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct NodeCounts {
-    /// Number of nodes.
-    pub total: usize,
-    /// Nodes that have ended.
-    pub over: usize,
-    /// Running nodes.
-    pub running: usize,
-    /// Waiting nodes.
-    pub waiting: usize,
-    /// Nodes that failed.
-    pub failed: usize,
-    /// Nodes that were skipped or not reached.
-    pub skipped: usize,
-}
-
-/// The first failure, outermost message first.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct FailureDescription {
-    /// Node of the original failure; absent if no node failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
-    /// Fault of the execution, of each enclosing node, then of the attempts of the innermost node.
-    pub chain: Vec<FailureCause>,
-}
-
-/// One fault of the chain.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct FailureCause {
-    /// The node; absent for the execution itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
-    /// Called agent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
-    /// Number of the attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<u32>,
-    /// Time of the fault.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
-    #[schemars(with = "Option<String>")]
-    pub at: Option<Time>,
-    /// The fault.
-    #[serde(flatten)]
-    pub fault: Fault,
-}
 
 /// Describes an execution at `now`.
 pub fn describe(record: &Record, now: Time, presence: &MeshPresence) -> ExecutionDescription {
@@ -168,9 +46,9 @@ pub fn describe(record: &Record, now: Time, presence: &MeshPresence) -> Executio
         dialect: record.plan().dialect.clone(),
         status,
         about: record.about.clone(),
-        started: state.started_at,
-        ended: state.ended.then_some(state.at),
-        stopped: record.is_abandoned().then(|| record.at()),
+        started: state.started_at.into(),
+        ended: state.ended.then_some(state.at.into()),
+        stopped: record.is_abandoned().then(|| record.at().into()),
         dry_run: record.is_dry_run(),
         duration_ms: until.saturating_sub(state.started_at),
         nodes: counts(record, until),
@@ -237,7 +115,7 @@ pub fn failure(record: &Record) -> Option<FailureDescription> {
             node: None,
             agent: None,
             attempt: None,
-            at: state.ended.then_some(state.at),
+            at: state.ended.then_some(state.at.into()),
             fault: fault.clone(),
         });
     }
@@ -253,7 +131,7 @@ pub fn failure(record: &Record) -> Option<FailureDescription> {
         let activation = state.act(one);
         if let Some(fault) = &activation.fault {
             let (node, agent) = (Some(events::label(&ctx, one)), blamed_agent(&ctx, one));
-            let (at, fault) = (activation.ended_at, fault.clone());
+            let (at, fault) = (activation.ended_at.map(Timestamp), fault.clone());
             chain.push(FailureCause { node, agent, attempt: None, at, fault });
         }
         act = activation.children.as_ref().and_then(|children| children.failed).filter(|child| *child != one);
@@ -288,7 +166,7 @@ fn attempts(record: &Record, wanted: ActivationId) -> Vec<FailureCause> {
                 }
                 Fact::Replied { act, attempt, result: Err(fault), .. } if *act == wanted => {
                     let (node, agent, fault) = (Some(node.clone()), agent.clone(), fault.clone());
-                    let (attempt, at) = (Some(*attempt), Some(round.at));
+                    let (attempt, at) = (Some(*attempt), Some(round.at.into()));
                     found.push(FailureCause { node, agent, attempt, at, fault });
                 }
                 _ => {}
@@ -386,7 +264,7 @@ pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> Strin
     if description.dry_run {
         line("dry run", "no agent was called, and every output was null");
     }
-    let moment = |at: Time| format!("{} ({})", words::instant(at), words::ago(at, now));
+    let moment = |at: Timestamp| format!("{at} ({})", words::ago(at.ms(), now));
     line("started", &moment(description.started));
     if let Some(ended) = description.ended {
         line("ended", &moment(ended));

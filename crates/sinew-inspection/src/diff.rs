@@ -3,10 +3,11 @@
 //! Durations and attempts are shown, but do not count as differences, because they always vary.
 
 use indexmap::IndexMap;
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
-use sinew_documents::node_status::NodeStatus;
+use sinew_documents::comparison::{
+    ComparedExecution, ComparedNode, ExecutionComparison, NodeComparison, PatchKind, PatchOperation,
+};
+use sinew_documents::node::TreeBranch;
 use sinew_documents::words;
 use sinew_documents::words::duration;
 use sinew_engine::{ActivationId, Time};
@@ -15,67 +16,15 @@ use sinew_execution::events;
 use crate::events::is_about;
 use crate::execution_status::status_of;
 use crate::record::Record;
-use crate::tree::{self, TreeBranch, TreeOptions};
+use crate::tree::{self, TreeOptions};
 use crate::view_context::{MeshPresence, ViewContext};
-use sinew_protocol::query::ExecutionStatus;
 
 /// Maximum characters of a value.
 const SHOWN: usize = 100;
 
-/// Comparison of two executions.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct ExecutionComparison {
-    /// True if they do not differ.
-    pub same: bool,
-    first: Side,
-    second: Side,
-    /// Patch from the first input to the second.
-    input: Vec<Value>,
-    /// Patch from the first output to the second.
-    output: Vec<Value>,
-    /// Nodes with their index in maps and loops: first those of the first execution, then the others.
-    nodes: Vec<Node>,
-}
-
-/// One of the compared executions.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "ComparedExecution")]
-struct Side {
-    execution: String,
-    workflow: String,
-    version: String,
-    #[serde(serialize_with = "words::serialize_status")]
-    #[schemars(with = "String")]
-    status: ExecutionStatus,
-    duration_ms: Time,
-}
-
-/// A node of either execution.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "NodeComparison")]
-struct Node {
-    #[serde(rename = "node")]
-    label: String,
-    same: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    first: Option<ComparedNode>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    second: Option<ComparedNode>,
-    /// Patch from the first output to the second.
-    output: Vec<Value>,
-}
-
-/// A node in one of the executions.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-struct ComparedNode {
-    status: NodeStatus,
-    attempts: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    duration_ms: Option<Time>,
-    /// Why it failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fault: Option<String>,
-    #[serde(skip)]
+/// A node at the end of an execution, with its output.
+struct FinalNode {
+    node: ComparedNode,
     output: Value,
 }
 
@@ -86,26 +35,26 @@ pub fn compare(
     now: Time,
     node: Option<&str>,
 ) -> Option<ExecutionComparison> {
-    let (one, mut two) = (stood(first, now), stood(second, now));
-    let mut pairs: Vec<(String, Option<ComparedNode>, Option<ComparedNode>)> = Vec::new();
+    let (one, mut two) = (final_nodes(first, now), final_nodes(second, now));
+    let mut pairs: Vec<(String, Option<FinalNode>, Option<FinalNode>)> = Vec::new();
     for (label, a) in one {
         let b = two.shift_remove(&label);
         pairs.push((label, Some(a), b));
     }
     pairs.extend(two.into_iter().map(|(label, b)| (label, None, Some(b))));
     let wanted = |label: &str| node.is_none_or(|wanted| is_about(label, wanted));
-    let nodes: Vec<Node> = pairs
+    let nodes: Vec<NodeComparison> = pairs
         .into_iter()
         .filter(|(label, ..)| wanted(label))
         .map(|(label, first, second)| {
-            let value = |stood: &Option<ComparedNode>| {
-                stood.as_ref().map(|one| one.output.clone()).unwrap_or_default()
-            };
+            let value =
+                |node: &Option<FinalNode>| node.as_ref().map(|one| one.output.clone()).unwrap_or_default();
             let output = patch(&value(&first), &value(&second));
+            let (first, second) = (first.map(|one| one.node), second.map(|one| one.node));
             let ended =
-                |stood: &Option<ComparedNode>| stood.as_ref().map(|one| (one.status, one.fault.clone()));
+                |node: &Option<ComparedNode>| node.as_ref().map(|one| (one.status, one.fault.clone()));
             let same = ended(&first) == ended(&second) && output.is_empty();
-            Node { label, same, first, second, output }
+            NodeComparison { label, same, first, second, output }
         })
         .collect();
     if nodes.is_empty() && node.is_some() {
@@ -128,10 +77,10 @@ pub fn compare(
     Some(told)
 }
 
-fn side(record: &Record, now: Time) -> Side {
+fn side(record: &Record, now: Time) -> ComparedExecution {
     let state = record.execution.state();
     let until = record.seen_until(now);
-    Side {
+    ComparedExecution {
         execution: record.id().to_owned(),
         workflow: record.plan().name.clone(),
         version: record.execution.program().graph.digest().to_owned(),
@@ -146,13 +95,12 @@ fn output(record: &Record) -> Value {
 }
 
 /// Returns the latest status of every node.
-fn stood(record: &Record, now: Time) -> IndexMap<String, ComparedNode> {
-    fn flatten(branches: Vec<TreeBranch>, found: &mut IndexMap<String, ComparedNode>) {
+fn final_nodes(record: &Record, now: Time) -> IndexMap<String, FinalNode> {
+    fn flatten(branches: Vec<TreeBranch>, found: &mut IndexMap<String, FinalNode>) {
         for TreeBranch { label, row, children, .. } in branches {
             let (attempts, duration_ms) = (row.attempts, row.duration_ms);
-            let stood =
-                ComparedNode { status: row.status, attempts, duration_ms, fault: None, output: Value::Null };
-            found.insert(label, stood);
+            let node = ComparedNode { status: row.status, attempts, duration_ms, fault: None };
+            found.insert(label, FinalNode { node, output: Value::Null });
             flatten(children, found);
         }
     }
@@ -165,26 +113,31 @@ fn stood(record: &Record, now: Time) -> IndexMap<String, ComparedNode> {
     );
     let ctx = record.execution.ctx();
     for act in 0..ctx.state.acts.len() as ActivationId {
-        if let Some(stood) = found.get_mut(&events::label(&ctx, act)) {
+        if let Some(last) = found.get_mut(&events::label(&ctx, act)) {
             let one = ctx.act(act);
-            stood.fault = one.fault.as_ref().map(|fault| fault.message.clone());
-            stood.output = one.output.as_ref().map(|output| Value::clone(&output.value)).unwrap_or_default();
+            last.node.fault = one.fault.as_ref().map(|fault| fault.message.clone());
+            last.output = one.output.as_ref().map(|output| Value::clone(&output.value)).unwrap_or_default();
         }
     }
     found
 }
 
 /// Returns the JSON Patch between two values. Operations also contain the old value.
-pub fn patch(before: &Value, after: &Value) -> Vec<Value> {
-    let operations = serde_json::to_value(json_patch::diff(before, after)).unwrap_or_default();
-    let Value::Array(mut operations) = operations else { return Vec::new() };
-    for operation in &mut operations {
-        let was = operation["path"].as_str().and_then(|path| before.pointer(path)).cloned();
-        if let (Some(was), Some("replace" | "remove")) = (was, operation["op"].as_str()) {
-            operation["was"] = was;
-        }
-    }
-    operations
+pub fn patch(before: &Value, after: &Value) -> Vec<PatchOperation> {
+    use json_patch::PatchOperation as Step;
+    let was = |path: &str| before.pointer(path).cloned();
+    let steps = json_patch::diff(before, after).0.into_iter().filter_map(|step| {
+        let (op, path, value) = match step {
+            Step::Add(step) => (PatchKind::Add, step.path.to_string(), Some(step.value)),
+            Step::Remove(step) => (PatchKind::Remove, step.path.to_string(), None),
+            Step::Replace(step) => (PatchKind::Replace, step.path.to_string(), Some(step.value)),
+            // A difference consists of the other three.
+            Step::Move(_) | Step::Copy(_) | Step::Test(_) => return None,
+        };
+        let was = if op == PatchKind::Add { None } else { was(&path) };
+        Some(PatchOperation { op, path, value, was })
+    });
+    steps.collect()
 }
 
 /// Formats the comparison for people.
@@ -229,15 +182,15 @@ pub fn text(told: &ExecutionComparison, ascii: bool) -> String {
 }
 
 /// Formats one change: `replace /price  5 → 8`.
-fn line(change: &Value, ascii: bool) -> String {
-    let shown = |key: &str| change.get(key).map(|value| words::one_line(&value.to_string(), SHOWN));
-    let word = |key: &str| change[key].as_str().unwrap_or_default().to_owned();
-    let path = match word("path") {
-        path if path.is_empty() => "(entire value)".to_owned(),
-        path => words::one_line(&path, SHOWN),
+fn line(change: &PatchOperation, ascii: bool) -> String {
+    let shown =
+        |value: &Option<Value>| value.as_ref().map(|value| words::one_line(&value.to_string(), SHOWN));
+    let path = match change.path.as_str() {
+        "" => "(entire value)".to_owned(),
+        path => words::one_line(path, SHOWN),
     };
-    let values = [shown("was"), shown("value")].into_iter().flatten().collect::<Vec<_>>();
-    format!("{:<7}  {path}  {}", word("op"), values.join(if ascii { " -> " } else { " → " }))
+    let values = [shown(&change.was), shown(&change.value)].into_iter().flatten().collect::<Vec<_>>();
+    format!("{:<7}  {path}  {}", change.op.as_str(), values.join(if ascii { " -> " } else { " → " }))
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! `execution events`: one line per event, in the vocabulary of the mesh, the dialect or the
 //! engine.
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
+use sinew_documents::event::EventLine;
 use sinew_documents::words;
-use sinew_engine::{ExecutionState, Time};
+use sinew_engine::ExecutionState;
 use sinew_execution::events;
 use sinew_protocol::Vocabulary;
 
@@ -22,31 +21,17 @@ pub enum EventWords {
     Facts,
 }
 
-/// One event.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct EventLine {
-    /// `round.index`: the round, counted from 1, and the index in it.
-    pub seq: String,
-    #[serde(skip)]
+/// One event of a record, with its text for people.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordedEvent {
+    /// The event as a document.
+    pub line: EventLine,
     place: (usize, usize),
-    /// Milliseconds since 1970 UTC.
-    #[serde(serialize_with = "words::serialize")]
-    #[schemars(with = "String")]
-    pub at: Time,
-    /// Kind of the event.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// The node of the event, with its index in maps and loops.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
-    /// The event itself.
-    pub event: Value,
-    #[serde(skip)]
     text: String,
 }
 
-/// Returns all events of a record. Lines never change, so a follower can continue after the last one.
-pub fn lines(record: &Record, whose: EventWords) -> Vec<EventLine> {
+/// Returns all events of a record. Events never change, so a follower can continue after the last one.
+pub fn lines(record: &Record, whose: EventWords) -> Vec<RecordedEvent> {
     let program = record.execution.program();
     let mut state = ExecutionState::new();
     let mut found = Vec::new();
@@ -59,7 +44,8 @@ pub fn lines(record: &Record, whose: EventWords) -> Vec<EventLine> {
             let mut push = |kind: String, node: Option<String>, event: Value, text: String| {
                 index += 1;
                 let seq = format!("{}.{index}", n + 1);
-                found.push(EventLine { seq, place: (n + 1, index), at: round.at, kind, node, event, text });
+                let line = EventLine { seq, at: round.at.into(), kind, node, event };
+                found.push(RecordedEvent { line, place: (n + 1, index), text });
             };
             match whose {
                 EventWords::Mesh(words) => {
@@ -117,7 +103,7 @@ fn people_word(status: &str) -> &str {
     }
 }
 
-impl EventLine {
+impl RecordedEvent {
     /// Round and index as numbers.
     pub const fn place(&self) -> (usize, usize) {
         self.place
@@ -125,17 +111,17 @@ impl EventLine {
 
     /// Returns true if it concerns this node or one of its children.
     pub fn is_about(&self, wanted: &str) -> bool {
-        self.node.as_deref().is_some_and(|node| is_about(node, wanted))
+        self.line.node.as_deref().is_some_and(|node| is_about(node, wanted))
     }
 
-    /// Formats the line for people.
+    /// Formats the event as a line for people.
     pub fn show(&self) -> String {
-        let at = words::instant(self.at);
-        let node = words::name(self.node.as_deref().unwrap_or("-"));
+        let at = self.line.at.to_string();
+        let node = words::name(self.line.node.as_deref().unwrap_or("-"));
         format!(
             "{:<7} {at:<24}  {:<32}  {node:<24}  {}",
-            self.seq,
-            words::name(&self.kind),
+            self.line.seq,
+            words::name(&self.line.kind),
             words::one_line(&self.text, 200)
         )
         .trim_end()

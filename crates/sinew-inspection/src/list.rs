@@ -1,119 +1,50 @@
 //! `execution list`: one row per execution, and the filter.
 
-use std::collections::BTreeMap;
-
-use schemars::JsonSchema;
-use serde::Serialize;
+use sinew_documents::execution_list::{ExecutionRow, RowFault};
+use sinew_documents::model_usage::totals_words;
+use sinew_documents::timestamp::Timestamp;
 use sinew_documents::words;
 use sinew_documents::words::duration;
 use sinew_engine::Time;
 
 use crate::execution_status::status_of;
-use crate::model_usage::totals_words;
 use crate::record::Record;
 use crate::view_context::{MeshPresence, ViewContext};
 use crate::{describe, waiting};
 use sinew_execution::usage::execution_usage;
 use sinew_protocol::query::ExecutionStatus;
-use sinew_protocol::usage::ModelTotals;
 
-/// A row of the list.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct ExecutionRow {
-    /// Id of the execution.
-    pub execution: String,
-    /// Name of the workflow.
-    pub workflow: String,
-    /// Status.
-    #[serde(serialize_with = "words::serialize_status")]
-    #[schemars(with = "String")]
-    pub status: ExecutionStatus,
-    /// Start time.
-    #[serde(serialize_with = "words::serialize")]
-    #[schemars(with = "String")]
-    pub started: Time,
-    /// End time; `None` while it is open.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
-    #[schemars(with = "Option<String>")]
-    pub ended: Option<Time>,
-    /// When its process ended before the execution did; `None` if it still runs or has ended.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
-    #[schemars(with = "Option<String>")]
-    pub stopped: Option<Time>,
-    /// True if no agent was called and every output was null.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub dry_run: bool,
-    /// Caller who started it.
-    pub caller: String,
-    /// Current wait, in one line.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub waiting: Option<String>,
-    /// Why it failed or was cancelled.
-    #[serde(rename = "error", skip_serializing_if = "Option::is_none")]
-    pub fault: Option<RowFault>,
-    /// Labels.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// Model usage that its agents reported with results.
-    #[serde(skip_serializing_if = "ModelTotals::is_empty")]
-    pub usage: ModelTotals,
+/// Returns why an execution failed; `None` if it did not.
+pub fn row_fault(record: &Record) -> Option<RowFault> {
+    let failure = describe::failure(record)?;
+    let cause = failure.chain.first()?;
+    Some(RowFault {
+        code: cause.fault.code.to_string(),
+        message: cause.fault.message.clone(),
+        agent: failure.chain.iter().find_map(|cause| cause.agent.clone()),
+        node: failure.node,
+    })
 }
 
-/// Summary of a failure.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct RowFault {
-    /// Operator code.
-    pub code: String,
-    /// Message for people.
-    pub message: String,
-    /// The node that failed first.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
-    /// The agent whose task failed first.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
-}
-
-impl RowFault {
-    /// Creates a fault of which only the code is known.
-    pub fn with_code(code: String) -> Self {
-        Self { code, message: String::new(), node: None, agent: None }
-    }
-
-    /// Returns why an execution failed; `None` if it did not.
-    pub fn of(record: &Record) -> Option<Self> {
-        let failure = describe::failure(record)?;
-        let cause = failure.chain.first()?;
-        Some(Self {
-            code: cause.fault.code.to_string(),
-            message: cause.fault.message.clone(),
-            agent: failure.chain.iter().find_map(|cause| cause.agent.clone()),
-            node: failure.node,
-        })
-    }
-}
-
-impl ExecutionRow {
-    /// Creates the row of a record.
-    pub fn of(record: &Record, now: Time) -> Self {
-        let state = record.execution.state();
-        Self {
-            execution: record.id().to_owned(),
-            workflow: record.plan().name.clone(),
-            status: status_of(state),
-            started: state.started_at,
-            ended: state.ended.then_some(state.at),
-            stopped: record.is_abandoned().then(|| record.at()),
-            dry_run: record.is_dry_run(),
-            caller: record.about.caller.clone(),
-            waiting: waiting::summary(&waiting::waits(
-                record,
-                &ViewContext::of(&record.execution, now, &MeshPresence::default()),
-            )),
-            fault: state.ended.then(|| RowFault::of(record)).flatten(),
-            labels: record.about.labels.clone(),
-            usage: execution_usage(state),
-        }
+/// Returns the row of a record.
+pub fn execution_row(record: &Record, now: Time) -> ExecutionRow {
+    let state = record.execution.state();
+    ExecutionRow {
+        execution: record.id().to_owned(),
+        workflow: record.plan().name.clone(),
+        status: status_of(state),
+        started: state.started_at.into(),
+        ended: state.ended.then_some(state.at.into()),
+        stopped: record.is_abandoned().then(|| record.at().into()),
+        dry_run: record.is_dry_run(),
+        caller: record.about.caller.clone(),
+        waiting: waiting::summary(&waiting::waits(
+            record,
+            &ViewContext::of(&record.execution, now, &MeshPresence::default()),
+        )),
+        fault: state.ended.then(|| row_fault(record)).flatten(),
+        labels: record.about.labels.clone(),
+        usage: execution_usage(state),
     }
 }
 
@@ -143,8 +74,8 @@ impl RowFilter {
             && (self.workflow.is_empty() || self.workflow.contains(&row.workflow))
             && self.caller.as_ref().is_none_or(|caller| *caller == row.caller)
             && self.labels.iter().all(|(key, value)| row.labels.get(key) == Some(value))
-            && self.since.is_none_or(|since| row.started >= since)
-            && self.until.is_none_or(|until| row.started < until)
+            && self.since.is_none_or(|since| row.started.ms() >= since)
+            && self.until.is_none_or(|until| row.started.ms() < until)
             && (self.errors.is_empty()
                 || row.fault.as_ref().is_some_and(|fault| self.errors.contains(&fault.code)))
     }
@@ -175,8 +106,8 @@ pub fn text(rows: &[ExecutionRow], now: Time, wide: bool, color: bool) -> String
             if wide { row.execution.clone() } else { words::short_id(&row.execution).to_owned() },
             format!("{}{}", words::status_word(row.status), if row.dry_run { " (dry run)" } else { "" }),
             words::one_line(&row.workflow, 40),
-            words::ago(row.started, now),
-            duration(row.ended.or(row.stopped).unwrap_or(now).saturating_sub(row.started)),
+            words::ago(row.started.ms(), now),
+            duration(row.ended.or(row.stopped).map_or(now, Timestamp::ms).saturating_sub(row.started.ms())),
         ];
         if wide {
             let labels: Vec<String> =

@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
-use sinew_documents::node_status::NodeStatus;
+use sinew_documents::node::{FailedAttempt, NodeDescription, NodeMessage};
 use sinew_documents::words;
 use sinew_documents::words::duration;
 use sinew_engine::{ActivationId, Fact, TaskRequest, Time};
 use sinew_execution::events;
+use sinew_protocol::ExecutionId;
 use sinew_protocol::task::progress_text;
-use sinew_protocol::{ExecutionId, Fault};
 
-use crate::node_evidence::{NodeEvidence, evidence_of};
+use crate::node_evidence::evidence_of;
 use crate::node_rows;
 use crate::record::Record;
 use crate::view_context::ViewContext;
@@ -23,79 +21,6 @@ const MAX_VALUE_LINES: usize = 40;
 
 /// Maximum messages in the text; the data contain all.
 const MAX_LOG_LINES: usize = 20;
-
-/// One activation of a node.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct NodeDescription {
-    /// The node with its index in maps and loops.
-    pub node: String,
-    /// Kind of the node in its dialect.
-    pub kind: String,
-    /// Status.
-    pub status: NodeStatus,
-    /// Agent that works on it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
-    /// Attempts of the latest activation.
-    pub attempts: u32,
-    /// Milliseconds from start to end, or until now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration_ms: Option<Time>,
-    /// Message for people.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    /// Instruction for the agent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub instruction: Option<String>,
-    /// Input of the agent or workflow in the latest attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub input: Option<Value>,
-    /// The output, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output: Option<Value>,
-    /// The fault of the latest attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<Fault>,
-    /// Attempts that failed, in order.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub failed_attempts: Vec<FailedAttempt>,
-    /// Execution of the latest attempt, if a workflow was called. It may not exist yet or any more.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub execution: Option<ExecutionId>,
-    /// Messages of its agents and scripts, oldest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub logs: Vec<NodeMessage>,
-    /// Attempts, conditions, notes and usage.
-    #[serde(flatten)]
-    pub evidence: NodeEvidence,
-}
-
-/// A message of an agent or script.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct NodeMessage {
-    /// Number of the attempt, from 1.
-    pub attempt: u32,
-    /// Time of the message.
-    #[serde(serialize_with = "words::serialize")]
-    #[schemars(with = "String")]
-    pub at: Time,
-    /// The text.
-    pub text: String,
-}
-
-/// An attempt that failed.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct FailedAttempt {
-    /// Number of the attempt, from 1.
-    pub attempt: u32,
-    /// Milliseconds since 1970 UTC.
-    #[serde(serialize_with = "words::serialize")]
-    #[schemars(with = "String")]
-    pub at: Time,
-    /// The fault of the latest attempt.
-    pub error: Fault,
-}
 
 /// Returns the latest activation of a node, or the activation with a label; `None` if there is none.
 pub fn find_activation(record: &Record, named: &str) -> Option<ActivationId> {
@@ -165,11 +90,19 @@ fn attempts_of(record: &Record, wanted: ActivationId) -> (Vec<FailedAttempt>, Ve
         for fact in &round.facts {
             match fact {
                 Fact::Replied { act, attempt, result: Err(error), .. } if *act == wanted => {
-                    failed.push(FailedAttempt { attempt: *attempt, at: round.at, error: error.clone() });
+                    failed.push(FailedAttempt {
+                        attempt: *attempt,
+                        at: round.at.into(),
+                        error: error.clone(),
+                    });
                 }
                 Fact::Progressed { act, attempt, value } if *act == wanted => {
                     let said_at = value["at"].as_u64().map_or(round.at, |at| at.min(round.at));
-                    logs.push(NodeMessage { attempt: *attempt, at: said_at, text: progress_text(value) });
+                    logs.push(NodeMessage {
+                        attempt: *attempt,
+                        at: said_at.into(),
+                        text: progress_text(value),
+                    });
                 }
                 _ => {}
             }
@@ -207,7 +140,7 @@ pub fn node_text(description: &NodeDescription, now: Time) -> String {
         let message = words::one_line(&failed.error.message, 300);
         line(
             &format!("attempt {}", failed.attempt),
-            format!("failed {}: {message}", words::ago(failed.at, now)),
+            format!("failed {}: {message}", words::ago(failed.at.ms(), now)),
         );
     }
     let surplus = description.logs.len().saturating_sub(MAX_LOG_LINES);
@@ -215,8 +148,8 @@ pub fn node_text(description: &NodeDescription, now: Time) -> String {
         line("log", format!("… {surplus} earlier messages; `sinew execution logs` shows all"));
     }
     for said in &description.logs[surplus..] {
-        let (at, text) = (words::instant(said.at), words::one_line(&said.text, 300));
-        line("log", format!("{at}  attempt {}: {text}", said.attempt));
+        let text = words::one_line(&said.text, 300);
+        line("log", format!("{}  attempt {}: {text}", said.at, said.attempt));
     }
     lines.join("\n")
 }

@@ -3,13 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
-use sinew_documents::words;
-use sinew_engine::{ActivationId, AdapterContext, BoundValue, Fact, SeenCondition, Time};
+use sinew_documents::node::{AttemptEvidence, BoundValue, ConditionEvidence, NodeEvidence};
+use sinew_engine::{ActivationId, AdapterContext, Fact, SeenCondition};
 use sinew_execution::events;
-use sinew_protocol::Fault;
 
 use crate::record::Record;
 
@@ -19,52 +16,6 @@ const MAX_ATTEMPTS: usize = 20;
 const MAX_NOTES: usize = 50;
 /// Maximum values of a condition.
 const MAX_BOUND: usize = 20;
-
-/// One attempt of an activation.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct AttemptEvidence {
-    /// Number of the attempt, from 1.
-    pub attempt: u32,
-    /// When the task was sent; milliseconds since 1970 UTC.
-    #[serde(serialize_with = "words::serialize")]
-    #[schemars(with = "String")]
-    pub at: Time,
-    /// Input of the task.
-    pub input: Value,
-    /// Milliseconds that the task was queued, if the agent reports its work time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queued_ms: Option<Time>,
-    /// Milliseconds of work, if the agent reports it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub worked_ms: Option<Time>,
-    /// Output of the agent, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output: Option<Value>,
-    /// Fault of the attempt, if it failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<Fault>,
-}
-
-/// Evidence of one activation.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct NodeEvidence {
-    /// Attempts, oldest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub attempt_list: Vec<AttemptEvidence>,
-    /// Conditions of the node with their values.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
-    pub conditions: Vec<SeenCondition>,
-    /// Notes of the dialect: conversions and conditions that failed.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<Value>,
-    /// Tokens, price and turns of the latest result; null if not reported.
-    #[serde(skip_serializing_if = "Value::is_null")]
-    pub usage: Value,
-    /// Events of the latest result, such as tool calls.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub agent_events: Vec<Value>,
-}
 
 /// Collects the evidence of an activation. The attempts include those of earlier activations that a
 /// retry replaced.
@@ -83,7 +34,7 @@ pub fn evidence_of(record: &Record, wanted: ActivationId) -> NodeEvidence {
                     tasks.push((*act, *attempt));
                     found.attempt_list.push(AttemptEvidence {
                         attempt: u32::try_from(tasks.len()).unwrap_or(u32::MAX),
-                        at: round.at,
+                        at: round.at.into(),
                         input: Value::clone(&ask.input),
                         queued_ms: None,
                         worked_ms: None,
@@ -96,7 +47,7 @@ pub fn evidence_of(record: &Record, wanted: ActivationId) -> NodeEvidence {
                     let mut told = place.and_then(|place| found.attempt_list.get_mut(place));
                     if let (Some(told), Some(worked)) = (&mut told, worked_ms) {
                         told.worked_ms = Some(*worked);
-                        told.queued_ms = Some(round.at.saturating_sub(told.at).saturating_sub(*worked));
+                        told.queued_ms = Some(round.at.saturating_sub(told.at.ms()).saturating_sub(*worked));
                     }
                     match (result, told) {
                         (Ok(reply), told) => {
@@ -129,11 +80,11 @@ fn keep_latest<T>(all: &mut Vec<T>, most: usize) {
 
 /// Returns the conditions of a node: those that the dialect reports, otherwise texts of the plan with
 /// the values of names in double braces.
-fn conditions(record: &Record, act: ActivationId) -> Vec<SeenCondition> {
+fn conditions(record: &Record, act: ActivationId) -> Vec<ConditionEvidence> {
     let ctx = record.execution.ctx();
     let told = record.execution.program().adapter.conditions(&ctx, act);
     if !told.is_empty() {
-        return told;
+        return told.into_iter().map(condition_evidence).collect();
     }
     let extra = &ctx.node_of(act).extra;
     let kinds = ["condition", "when", "items"].into_iter();
@@ -143,9 +94,15 @@ fn conditions(record: &Record, act: ActivationId) -> Vec<SeenCondition> {
         .map(|(kind, text)| {
             let bound = names_in(&text).into_iter().take(MAX_BOUND);
             let bound = bound.map(|name| BoundValue { value: value_of(&ctx, &name), name }).collect();
-            SeenCondition { kind, text, bound, holds: None }
+            ConditionEvidence { kind: kind.to_owned(), text, bound, holds: None }
         })
         .collect()
+}
+
+fn condition_evidence(seen: SeenCondition) -> ConditionEvidence {
+    let bound = seen.bound.into_iter().map(|one| BoundValue { name: one.name, value: one.value });
+    let SeenCondition { kind, text, holds, .. } = seen;
+    ConditionEvidence { kind: kind.to_owned(), text, bound: bound.collect(), holds }
 }
 
 /// Returns names in double braces, without duplicates.

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::Serialize;
+use sinew_documents::node::NodeRow;
 use sinew_documents::node_status::NodeStatus;
 use sinew_documents::words::{self, duration};
 use sinew_engine::{
@@ -21,49 +20,6 @@ use crate::view_context::{MeshPresence, ViewContext};
 /// Legend of a table with activation numbers in the attempts column.
 pub const ACTIVATION_LEGEND: &str =
     "#N under ATT: the Nth activation of the node, after a retry or a loop back";
-
-/// A row of the tree.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct NodeRow {
-    /// The node's id.
-    pub node: String,
-    /// Its kind in the dialect.
-    pub kind: String,
-    /// Status.
-    pub status: NodeStatus,
-    /// Attempts of its latest activation.
-    pub attempts: u32,
-    /// Number of activations, if there were several.
-    pub activations: u32,
-    /// Milliseconds from start to end (or now).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration_ms: Option<Time>,
-    /// Agent that works on it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
-    /// Why it failed or waits, or a summary of its children.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    /// Whether the workflow marks it as quiet.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub quiet: bool,
-}
-
-impl NodeRow {
-    /// Returns true if lists may collapse it: quiet, and not failed, waiting or running.
-    pub const fn may_fold(&self) -> bool {
-        self.quiet && self.status.is_calm()
-    }
-
-    /// Formats the attempts, or the number of the activation ([`ACTIVATION_LEGEND`]).
-    pub fn tries(&self) -> String {
-        match (self.activations, self.attempts) {
-            (_, 0) => "-".to_owned(),
-            (0 | 1, attempts) => attempts.to_string(),
-            (activations, _) => format!("#{activations}"),
-        }
-    }
-}
 
 /// Returns one row per node that tokens can reach, in file order. Children of maps, loops and forks
 /// are counted, not listed.

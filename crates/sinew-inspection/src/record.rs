@@ -5,8 +5,6 @@
 
 mod redact;
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -15,9 +13,10 @@ use serde_json::value::RawValue;
 use sinew_engine::{ExecutionState, Round, Time};
 use sinew_execution::{Execution, Program};
 use sinew_plan::Plan;
-use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
-use sinew_protocol::{ExecutionId, Token};
+use sinew_protocol::ExecutionId;
+use sinew_protocol::journal::{ExecutionRecord, Verdict};
 
+use sinew_documents::execution::RecordOrigin;
 use sinew_documents::words;
 
 pub use redact::redact;
@@ -34,44 +33,6 @@ impl RecordError {
     fn new(why: impl Into<String>) -> Self {
         Self(why.into())
     }
-}
-
-/// Origin of an execution: caller, user, session, labels, parent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct RecordOrigin {
-    /// Caller who started it.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub caller: String,
-    /// The user.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub user: String,
-    /// The session.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub session: String,
-    /// Labels.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// The execution that called it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parent: Option<String>,
-}
-
-impl From<ExecutionMeta> for RecordOrigin {
-    fn from(meta: ExecutionMeta) -> Self {
-        Self {
-            caller: caller(&meta.caller),
-            user: meta.user,
-            session: meta.session,
-            labels: meta.labels,
-            parent: meta.parent.map(|parent| parent.execution.to_string()),
-        }
-    }
-}
-
-/// Returns the name of a caller from the token of a subject.
-pub fn caller(token: &Token) -> String {
-    token.name().unwrap_or_else(|| token.to_string())
 }
 
 /// Source of a record, which determines the commands that apply to its execution.

@@ -5,7 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_dialects::LowerOptions;
+use sinew_documents::execution::{RecordOrigin, WaitKind};
+use sinew_documents::execution_list::ExecutionRow;
+use sinew_documents::node::{NodeRow, TreeBranch};
 use sinew_documents::node_status::NodeStatus;
+use sinew_documents::timestamp::Timestamp;
 use sinew_documents::words;
 use sinew_engine::{ExecutionMode, PersonAnswer, RetryRequest, TaskReply, Time};
 use sinew_execution::Call;
@@ -18,10 +22,9 @@ use sinew_source::{Limits, LoadOptions, Variables};
 
 use super::*;
 use crate::events::EventWords;
-use crate::record::{self, Record, RecordOrigin, RecordSource};
+use crate::record::{self, Record, RecordSource};
 use crate::tree::TreeOptions;
 use crate::view_context::{MeshPresence, ViewContext};
-use crate::waiting::WaitKind;
 
 const ORDERS: &str = include_str!("../../sinew/tests/fixtures/good/orders.yaml");
 const APPROVAL: &str = include_str!("../../sinew/tests/fixtures/test/approval.test.json");
@@ -203,7 +206,7 @@ fn a_person_who_is_waited_for_comes_first_with_the_question() {
     assert_eq!((wait.what, wait.node.as_deref()), (WaitKind::Person, Some("ok")));
     assert!(wait.question.is_some());
     assert!(told.next[0].starts_with("sinew approval approve"), "{:?}", told.next);
-    let row = list::ExecutionRow::of(&record, HOUR);
+    let row = list::execution_row(&record, HOUR);
     assert!(row.waiting.unwrap().starts_with("a person at ok"));
     assert!(tree::head(&record, &seen(&record)).ends_with("1 waiting for a person"));
 }
@@ -253,12 +256,12 @@ fn an_execution_whose_process_is_gone_counts_no_further() {
     // The last event is the answer of the writer, after 1.5 seconds.
     let record = asked(&[]).read_from(RecordSource::Folder);
     let told = describe::describe(&record, HOUR, &MeshPresence::default());
-    assert_eq!((told.duration_ms, told.stopped), (1_500, Some(1_500)));
+    assert_eq!((told.duration_ms, told.stopped), (1_500, Some(Timestamp(1_500))));
     assert_eq!(told.waiting[0].text, "a person");
     let text = describe::text(&told, HOUR, false);
     let line = "stopped     1970-01-01T00:00:01.500Z (59m58s ago); the process that ran it has ended\n";
     assert!(text.contains(line) && text.contains("status      waiting, 1.5s"), "{text}");
-    let row = list::ExecutionRow::of(&record, HOUR);
+    let row = list::execution_row(&record, HOUR);
     let text = list::text(std::slice::from_ref(&row), HOUR, false, false);
     assert!(text.ends_with("1h00m ago  1.5s  stopped: a person at ok: Waiting for user approval"), "{text}");
     assert!(tree::head(&record, &seen(&record)).ends_with("1 waiting for a person, stopped"));
@@ -291,7 +294,7 @@ fn a_dry_run_is_named() {
     sim.run(program, json!({"lines": []}), mode, HOUR);
     for (record, is_dry) in [(Record::local(sim.execution()), true), (failed(), false)] {
         let told = describe::describe(&record, HOUR, &MeshPresence::default());
-        let row = list::ExecutionRow::of(&record, HOUR);
+        let row = list::execution_row(&record, HOUR);
         let texts =
             [describe::text(&told, HOUR, false), list::text(std::slice::from_ref(&row), HOUR, false, false)];
         let data = [serde_json::to_value(&told).unwrap(), serde_json::to_value(&row).unwrap()];
@@ -339,7 +342,7 @@ fn rows_tell_the_work_of_a_node() {
     let named = [("work", "writer"), ("route", "chooser"), ("judge", "critic"), ("reflect", "thinker")];
     let record = ran_with(&named, "notes.json", &workflow.to_string(), json!({}), agents, &[], HOUR);
     let rows = node_rows::rows(&record.execution, HOUR);
-    let row = |row: &node_rows::NodeRow| (row.node.clone(), row.status, row.tries(), row.agent.clone());
+    let row = |row: &NodeRow| (row.node.clone(), row.status, row.tries(), row.agent.clone());
     let expected = |name: &str, status, attempts: &str| {
         (name.to_owned(), status, attempts.to_owned(), Some("writer".to_owned()))
     };
@@ -387,7 +390,7 @@ fn whoever_does_not_answer_is_named_with_since_and_until() {
     let told = describe::describe(&record, 65_000, &MeshPresence::default());
     assert_eq!(told.status, ExecutionStatus::Running);
     let wait = &told.waiting[0];
-    assert_eq!((wait.agent.as_deref(), wait.since), (Some("checker"), 0));
+    assert_eq!((wait.agent.as_deref(), wait.since), (Some("checker"), Timestamp(0)));
     assert!(wait.text.starts_with("agent checker, for 1m05s"), "{}", wait.text);
 }
 
@@ -403,7 +406,9 @@ fn a_paused_execution_waits_to_be_resumed() {
 
 #[test]
 fn time_is_told_by_its_kinds() {
-    use crate::timeline::{SpanKind, TimelineWindow, timeline};
+    use sinew_documents::timeline::SpanKind;
+
+    use crate::timeline::{TimelineWindow, timeline};
     let yes = PersonAnswer { data: json!("approve"), ..PersonAnswer::default() };
     let approve = (10_000, Signal::Answer(Some("ok".to_owned()), yes));
     let record = asked(&[approve]);
@@ -459,8 +464,7 @@ fn trees_fold_and_open() {
     let record = failed();
     let grown = |options: TreeOptions| tree::tree(&record, &seen(&record), &options).unwrap();
     let folded = grown(TreeOptions::default());
-    let names =
-        |branches: &[tree::TreeBranch]| branches.iter().map(|one| one.label.clone()).collect::<Vec<_>>();
+    let names = |branches: &[TreeBranch]| branches.iter().map(|one| one.label.clone()).collect::<Vec<_>>();
     assert_eq!(names(&folded), ["check_order", "route", "each_line", "approve"]);
     assert!(folded.iter().all(|one| one.children.is_empty()));
     assert!(folded[2].row.message.as_ref().unwrap().contains("no price"));
@@ -469,13 +473,13 @@ fn trees_fold_and_open() {
     assert_eq!(open[2].children[1].row.status, NodeStatus::Failed);
     let some = grown(TreeOptions { depth: 9, fold: vec![NodeStatus::Succeeded], ..TreeOptions::default() });
     assert!(some[2].children.iter().all(|child| child.row.status != NodeStatus::Succeeded));
-    assert_eq!(some[2].folded.get("succeeded"), Some(&2));
+    assert_eq!(some[2].folded.get(&NodeStatus::Succeeded), Some(&2));
     let bad = grown(TreeOptions { depth: 9, only: vec![NodeStatus::Failed], ..TreeOptions::default() });
     assert_eq!(
         (names(&bad), names(&bad[0].children)),
         (vec!["each_line".to_owned()], vec!["each_line_1".to_owned()])
     );
-    assert_eq!(bad[0].folded.get("succeeded"), Some(&2));
+    assert_eq!(bad[0].folded.get(&NodeStatus::Succeeded), Some(&2));
     // Parents of matching nodes are included regardless of their status.
     let well = grown(TreeOptions { depth: 9, only: vec![NodeStatus::Succeeded], ..TreeOptions::default() });
     assert_eq!(names(&well), ["check_order", "route", "each_line"]);
@@ -518,10 +522,10 @@ fn events_have_numbers_that_never_change() {
         let some = events::lines(&half, words);
         assert!(!some.is_empty() && some.len() < all.len());
         assert_eq!(some[..], all[..some.len()]);
-        assert!(all.iter().all(|line| !line.kind.is_empty() && !line.show().contains('\n')));
+        assert!(all.iter().all(|line| !line.line.kind.is_empty() && !line.show().contains('\n')));
     }
     let native = events::lines(&asked(&[]), EventWords::Native);
-    assert!(native.iter().any(|line| line.event.to_string().contains("ok")), "{native:#?}");
+    assert!(native.iter().any(|line| line.line.event.to_string().contains("ok")), "{native:#?}");
 }
 
 #[test]
@@ -585,8 +589,8 @@ fn what_was_decided_is_decided_again() {
 
 #[test]
 fn lists_show_what_goes_on_first_and_filter() {
-    let mut rows: Vec<list::ExecutionRow> =
-        [failed(), asked(&[])].iter().map(|record| list::ExecutionRow::of(record, HOUR)).collect();
+    let mut rows: Vec<ExecutionRow> =
+        [failed(), asked(&[])].iter().map(|record| list::execution_row(record, HOUR)).collect();
     rows[0].labels.insert("team".into(), "a".into());
     list::sort(&mut rows);
     assert_eq!(rows[0].status, ExecutionStatus::Waiting);

@@ -3,88 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemars::JsonSchema;
-use serde::Serialize;
-use sinew_documents::node_status::NodeStatus;
-use sinew_documents::words;
+use sinew_documents::timeline::{SpanKind, Timeline, TimelineRow, TimelineSpan};
 use sinew_engine::{Activation, ActivationId, ActivationPhase, AdapterContext, Fact, Time};
 use sinew_execution::events;
 
 use crate::node_rows;
 use crate::record::Record;
-
-/// How an activation spends time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum SpanKind {
-    /// Queued in the execution: by concurrency limits, or until a person answers an earlier question.
-    Queued,
-    /// In the queue of an agent, if the agent reports its work time.
-    AgentQueue,
-    /// With an agent or a script: from task to result, excluding the reported queue time.
-    Agent,
-    /// Waiting for the next attempt.
-    BackOff,
-    /// Waiting for a timer.
-    Timer,
-    /// Waiting for a person.
-    Person,
-    /// Waiting for children.
-    Children,
-}
-
-/// A span of one kind of time; milliseconds since the start of the execution.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct TimelineSpan {
-    /// Kind of time.
-    pub kind: SpanKind,
-    /// Attempt of the activation; 0 before the first.
-    pub attempt: u32,
-    /// Start.
-    pub from: Time,
-    /// End, or the time of the view.
-    pub to: Time,
-}
-
-/// An activation with its spans.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct TimelineRow {
-    /// The node, with its index in maps and loops.
-    pub node: String,
-    /// Status.
-    pub status: NodeStatus,
-    /// Whether it is on the critical path: each activation of it started when the previous one ended.
-    pub critical: bool,
-    /// Milliseconds from the start of the execution to the start of the activation.
-    pub at: Time,
-    /// Spans in order, without overlap.
-    pub spans: Vec<TimelineSpan>,
-    /// Whether the workflow marks the node as quiet.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub quiet: bool,
-}
-
-impl TimelineRow {
-    /// Returns true if it can be collapsed: quiet, and not failed, waiting or running.
-    pub const fn may_fold(&self) -> bool {
-        self.quiet && self.status.is_calm()
-    }
-}
-
-/// Times of the activations of an execution.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Timeline {
-    /// Start of the execution.
-    #[serde(serialize_with = "words::serialize")]
-    #[schemars(with = "String")]
-    pub started: Time,
-    /// Milliseconds from the start to the end, or to the time of the view.
-    pub duration_ms: Time,
-    /// Activations in order of creation.
-    pub rows: Vec<TimelineRow>,
-    /// Number of further activations in the window.
-    pub more: usize,
-}
 
 /// Part of a timeline: a range in milliseconds since the start of the execution, and a row limit.
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +58,12 @@ pub fn timeline(record: &Record, now: Time, window: TimelineWindow) -> Timeline 
             quiet: ctx.node_of(act).quiet,
         })
         .collect();
-    Timeline { started, duration_ms: until.saturating_sub(started), more: seen.len() - rows.len(), rows }
+    Timeline {
+        started: started.into(),
+        duration_ms: until.saturating_sub(started),
+        more: seen.len() - rows.len(),
+        rows,
+    }
 }
 
 fn relative(spans: Vec<TimelineSpan>, started: Time) -> Vec<TimelineSpan> {

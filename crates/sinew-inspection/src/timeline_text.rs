@@ -3,7 +3,7 @@
 use sinew_documents::words::{columns, count, duration};
 use std::fmt::Write as _;
 
-use crate::timeline::{SpanKind, Timeline, TimelineRow};
+use sinew_documents::timeline::{SpanKind, Timeline, TimelineRow};
 
 /// Kinds of time with their names and headings, in column order.
 const KINDS: [(SpanKind, &str, &str); 7] = [
@@ -83,9 +83,10 @@ fn cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use sinew_documents::node_status::NodeStatus;
+    use sinew_documents::timeline::TimelineSpan;
+    use sinew_documents::timestamp::Timestamp;
 
     use super::*;
-    use crate::timeline::TimelineSpan;
 
     fn sample(node: &str) -> Timeline {
         let span = |kind, attempt, from, to| TimelineSpan { kind, attempt, from, to };
@@ -102,7 +103,7 @@ mod tests {
                 span(SpanKind::Agent, 2, 2_005, 2_505),
             ],
         };
-        Timeline { started: 0, duration_ms: 2_505, rows: vec![row], more: 2 }
+        Timeline { started: Timestamp::default(), duration_ms: 2_505, rows: vec![row], more: 2 }
     }
 
     #[test]

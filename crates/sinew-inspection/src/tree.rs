@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use schemars::JsonSchema;
-use serde::Serialize;
+use sinew_documents::node::TreeBranch;
 use sinew_documents::node_status::NodeStatus;
 use sinew_documents::words;
 use sinew_documents::words::duration;
@@ -14,7 +13,7 @@ use sinew_plan::NodeIndex;
 
 use crate::describe;
 use crate::execution_status::status_of;
-use crate::node_rows::{self, NodeRow};
+use crate::node_rows;
 use crate::node_table::PictureLine;
 use crate::node_table::{NodeColumns, NodeLine};
 use crate::record::Record;
@@ -49,22 +48,6 @@ impl TreeOptions {
     pub const fn folds_quiet(&self) -> bool {
         self.depth == 1 && self.node.is_none() && self.only.is_empty()
     }
-}
-
-/// A node, or one of its activations, with its children.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct TreeBranch {
-    /// The node with its index in maps and loops: `each_3`.
-    pub label: String,
-    /// The node, or the activation.
-    #[serde(flatten)]
-    pub row: NodeRow,
-    /// Number of children that are not listed, by status.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub folded: BTreeMap<&'static str, usize>,
-    /// Listed children.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub children: Vec<TreeBranch>,
 }
 
 /// Builds the tree of an execution; `None` if it does not contain the requested node.
@@ -146,7 +129,7 @@ impl TreeBuilder<'_> {
                 let child = is_listed.then(|| self.activation(*child, level + 1));
                 match child.filter(|child| self.is_wanted(child)) {
                     Some(child) => branch.children.push(child),
-                    None => *branch.folded.entry(word.as_str()).or_default() += 1,
+                    None => *branch.folded.entry(word).or_default() += 1,
                 }
             }
         }
@@ -264,7 +247,7 @@ fn flatten(branch: &TreeBranch, indent: &str, ascii: bool, most: usize, out: &mu
     }
     if !branch.folded.is_empty() {
         let counts: Vec<String> =
-            branch.folded.iter().map(|(word, count)| format!("{count} {word}")).collect();
+            branch.folded.iter().map(|(status, count)| format!("{count} {}", status.as_str())).collect();
         let dots = if ascii { "..." } else { "…" };
         out.push(NodeLine { name: format!("{inner}{dots} {}", counts.join(", ")), ..NodeLine::default() });
     }

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
-use sinew_documents::words;
+use sinew_documents::execution::{PersonQuestion, ShownWait, WaitKind};
+use sinew_documents::timestamp::Timestamp;
 use sinew_documents::words::duration;
 use sinew_engine::{Time, WaitingFor};
 use sinew_execution::events;
@@ -16,82 +15,6 @@ use crate::view_context::ViewContext;
 
 /// The reason for an execution whose shard no executor serves.
 pub const NO_EXECUTOR: &str = "an executor: none serves its shard (start one with `sinew serve executor`)";
-
-/// Kind of wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum WaitKind {
-    /// An executor that serves the shard.
-    Executor,
-    /// The result of an agent.
-    Agent,
-    /// The evaluation of a script.
-    Script,
-    /// The next attempt.
-    Retry,
-    /// A timer.
-    Timer,
-    /// A decision of a person.
-    Person,
-    /// Children of a map, loop or fork.
-    Children,
-    /// A free slot within concurrency limits.
-    Turn,
-    /// An operator who resumes the execution.
-    Resume,
-    /// The time limit of the execution.
-    End,
-}
-
-/// One wait of an execution.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct ShownWait {
-    /// The node, with its index in maps and loops; absent for the entire execution.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
-    /// The activation, which an answer names if a node waits several times.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub activation: Option<u32>,
-    /// Kind of wait.
-    #[serde(rename = "for")]
-    pub what: WaitKind,
-    /// Description for people.
-    pub text: String,
-    /// The description without times.
-    #[serde(skip)]
-    pub subject: String,
-    /// Whether there is a concern, such as an unreachable agent.
-    #[serde(skip)]
-    pub is_late: bool,
-    /// Start of the wait.
-    #[serde(serialize_with = "words::serialize")]
-    #[schemars(with = "String")]
-    pub since: Time,
-    /// Deadline, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
-    #[schemars(with = "Option<String>")]
-    pub until: Option<Time>,
-    /// The agent that has to respond.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
-    /// Question for the person.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub question: Option<PersonQuestion>,
-    /// The called execution that asks the question, if any. An answer is forwarded to it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub asked_in: Option<PersonWait>,
-}
-
-/// Question for a person.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct PersonQuestion {
-    /// Text of the question.
-    pub prompt: String,
-    /// Data to review.
-    pub data: Value,
-    /// People who may decide; anyone if empty.
-    pub allowed: Vec<String>,
-}
 
 /// Returns all waits: for an executor first, then for people, then by start.
 pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
@@ -106,7 +29,7 @@ pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
         text: NO_EXECUTOR.to_owned(),
         subject: NO_EXECUTOR.to_owned(),
         is_late: true,
-        since: ctx.state.at,
+        since: ctx.state.at.into(),
         until: None,
         agent: None,
         question: None,
@@ -172,8 +95,8 @@ pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
                     Some(concern) => format!("{text}{times}; {concern}"),
                     None => format!("{text}{times}"),
                 },
-                since: waiting.since,
-                until: waiting.until,
+                since: waiting.since.into(),
+                until: waiting.until.map(Timestamp),
                 agent,
                 question,
                 asked_in,

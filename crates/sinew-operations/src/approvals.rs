@@ -4,10 +4,13 @@ use futures_util::StreamExt as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use sinew_inspection::decision::{self, PersonDecision};
-use sinew_inspection::record::{self, Record};
+use sinew_documents::approval::{ApprovalDetails, OpenApproval};
+use sinew_documents::execution::{ShownWait, WaitKind, caller};
+use sinew_documents::timestamp::Timestamp;
+use sinew_inspection::decision;
+use sinew_inspection::record::Record;
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
-use sinew_inspection::waiting::{self, ShownWait, WaitKind};
+use sinew_inspection::waiting;
 use sinew_protocol::code;
 use sinew_protocol::command::{ApproveCommand, Command, lacks_reason};
 use sinew_protocol::{ExecutionId, Token};
@@ -18,36 +21,6 @@ use crate::mesh_operator::{MeshOperator, new_command_id};
 
 /// Number of records fetched concurrently.
 const AT_ONCE: usize = 16;
-
-/// A question that waits for a person.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct OpenApproval {
-    /// The question and its node.
-    #[serde(flatten)]
-    pub wait: ShownWait,
-    /// Id of the execution.
-    pub execution: String,
-    /// Name of its workflow.
-    pub workflow: String,
-    /// Caller who started it.
-    #[serde(skip)]
-    pub caller: String,
-    /// Names of the workflows that wait for it, outermost first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub path: Vec<String>,
-}
-
-/// A question with the data to judge.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ApprovalDetails {
-    /// The question.
-    #[serde(flatten)]
-    pub approval: OpenApproval,
-    /// Input of the execution.
-    pub input: Value,
-    /// Decisions that were made in this execution before.
-    pub decisions: Vec<PersonDecision>,
-}
 
 /// A question and its execution.
 #[derive(Debug)]
@@ -133,7 +106,7 @@ impl MeshOperator {
                 Err(_) => {}
             }
         }
-        rows.sort_by_key(|row| row.wait.until.unwrap_or(u64::MAX));
+        rows.sort_by_key(|row| row.wait.until.map_or(u64::MAX, Timestamp::ms));
         Ok(rows)
     }
 
@@ -189,7 +162,7 @@ impl MeshOperator {
             execution: asked_in,
             node: asking,
             status: if reject { "rejected" } else { "approved" },
-            by: record::caller(&verdict.caller),
+            by: caller(&verdict.caller),
         })
     }
 }

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_dialects::Lowered;
+use sinew_documents::execution::caller;
 use sinew_documents::words;
 use sinew_executor::client::ClientError;
 use sinew_inspection::drawing;
@@ -190,7 +191,7 @@ fn deployment(mesh: &Mesh, loaded: &Loaded, lowered: &Lowered, digest: &str) -> 
         card: serde_json::to_value(announcement.card(mesh.namespace())).unwrap_or_default(),
         mermaid: mermaid.unwrap_or_default(),
         at: local::now(),
-        by: sinew_inspection::record::caller(mesh.caller()),
+        by: caller(mesh.caller()),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use sinew_documents::approval::OpenApproval;
 use sinew_documents::words;
 use sinew_executor::client::Client;
 use sinew_mesh::card::Cards;
@@ -15,7 +16,6 @@ use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::permission::Role;
 use sinew_runtime::local;
 
-use crate::approvals::OpenApproval;
 use crate::failure::{Failure, FailureKind, known};
 use crate::mesh_operator::{MeshOperator, adapter};
 use crate::mesh_status::{self, ExecutorStatus, MeshStatus};
@@ -315,7 +315,7 @@ impl Doctor {
 impl Doctor {
     /// Checks for questions that have waited for people too long.
     fn approvals(&mut self, approvals: &[OpenApproval], now: u64, max_age: Duration) {
-        let age = |one: &OpenApproval| now.saturating_sub(one.wait.since);
+        let age = |one: &OpenApproval| now.saturating_sub(one.wait.since.ms());
         let is_old = |one: &&OpenApproval| u128::from(age(one)) >= max_age.as_millis();
         let old = approvals.iter().filter(is_old).count();
         let Some(oldest) = approvals.iter().max_by_key(|one| age(one)).filter(|_| old > 0) else { return };
@@ -339,7 +339,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    use sinew_inspection::waiting::{ShownWait, WaitKind};
+    use sinew_documents::execution::{ShownWait, WaitKind};
 
     use crate::mesh_status::AgentStatus;
 
@@ -423,7 +423,7 @@ mod tests {
                 text: String::new(),
                 subject: String::new(),
                 is_late: false,
-                since,
+                since: since.into(),
                 until: None,
                 agent: None,
                 question: None,

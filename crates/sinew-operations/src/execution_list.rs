@@ -4,8 +4,9 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use sinew_documents::execution_list::ExecutionRow;
 use sinew_engine::Time;
-use sinew_inspection::list::{self, ExecutionRow, RowFilter};
+use sinew_inspection::list::{self, RowFilter};
 use sinew_mesh::history::HistoryFilter;
 use sinew_mesh::history_index::HistoryCursor;
 
@@ -52,13 +53,17 @@ pub struct ExecutionCursor {
 impl ExecutionCursor {
     /// Returns the cursor of a row.
     pub fn of(row: &ExecutionRow) -> Self {
-        Self { is_closed: row.status.is_terminal(), started: row.started, execution: row.execution.clone() }
+        Self {
+            is_closed: row.status.is_terminal(),
+            started: row.started.ms(),
+            execution: row.execution.clone(),
+        }
     }
 
     /// Returns whether a row is after this cursor.
     fn is_before(&self, row: &ExecutionRow) -> bool {
         let key = (self.is_closed, std::cmp::Reverse(self.started), self.execution.as_str());
-        let of_row = (row.status.is_terminal(), std::cmp::Reverse(row.started), row.execution.as_str());
+        let of_row = (row.status.is_terminal(), std::cmp::Reverse(row.started.ms()), row.execution.as_str());
         key.cmp(&of_row) == Ordering::Less
     }
 }

@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
+use sinew_documents::event::EventLine;
 use sinew_documents::words;
 use sinew_execution::activation_key;
-use sinew_inspection::events::{self, EventLine, EventWords};
+use sinew_inspection::events::{self, EventWords};
 use sinew_inspection::record::Record;
 use sinew_mesh::live::Progress;
 use sinew_protocol::a2a::{PartContent, StreamResponse};
@@ -25,7 +26,7 @@ pub fn stored_messages(record: &Record) -> Vec<Value> {
             "text": "(later messages of this execution are not stored: the limit of 1 MiB is reached)",
         })
     });
-    lines.iter().filter_map(spoken).chain(last).collect()
+    lines.iter().filter_map(|event| spoken(&event.line)).chain(last).collect()
 }
 
 /// Agent and node of a task.
@@ -146,7 +147,7 @@ fn spoken(line: &EventLine) -> Option<Value> {
         _ => return None,
     };
     // The time is the agent's; its clock cannot be ahead of the record.
-    let said_at = fact["value"]["at"].as_u64().map_or(line.at, |at| at.min(line.at));
+    let said_at = fact["value"]["at"].as_u64().map_or(line.at.ms(), |at| at.min(line.at.ms()));
     Some(json!({
         "at": words::instant(said_at),
         "node": line.node,

@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use sinew_documents::retry::NewVersionPreview;
 use sinew_engine::{Activation, ActivationEnd, ExecutionMode, InputRefusal, ROOT, RetryRequest};
 use sinew_executor::client::ClientError;
 use sinew_inspection::record::Record;
-use sinew_inspection::retry::{self, NewVersionPreview};
+use sinew_inspection::retry;
 use sinew_plan::{NodeIndex, NodeOperation, Plan};
 use sinew_protocol::card;
 use sinew_protocol::code;
@@ -22,7 +23,7 @@ use crate::input_check::check_input as check_start;
 use crate::mesh_operator::MeshOperator;
 use crate::version_change::VersionChange;
 
-pub use sinew_inspection::retry::RetryPreview;
+pub use sinew_documents::retry::RetryPreview;
 
 /// Label of a retry with another version, with the id of the old execution.
 const RETRY_OF: &str = "retry_of";

@@ -1,10 +1,9 @@
 //! New executions: of a workflow, or derived from an old execution with kept outputs.
 
+use sinew_documents::retry::StartPreview;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::{Value, json};
 use sinew_engine::{ActivationEnd, ExecutionMode, ROOT, SharedJson};
 use sinew_inspection::record::Record;
@@ -32,21 +31,6 @@ pub struct NewExecution {
     pub mode: ExecutionMode,
     /// Digest of its workflow version; `None` for the newest at its start.
     pub version: Option<String>,
-}
-
-/// A new execution, before it is started.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct StartPreview {
-    /// Name of the workflow.
-    pub would_start: String,
-    /// Digest of its version; `None` for the newest.
-    pub version: Option<String>,
-    /// Its input.
-    pub input: Value,
-    /// Nodes whose outputs are given.
-    pub given: Vec<String>,
-    /// Nodes at which it begins.
-    pub from: Vec<String>,
 }
 
 /// A started execution that is derived from an old one.

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::words;
 use sinew_engine::Time;
-use sinew_inspection::list::{ExecutionRow, RowFilter};
+use sinew_inspection::list::RowFilter;
 use sinew_mesh::history::{ClosedExecution, HistoryFilter};
 use sinew_mesh::history_index::HistoryIndex;
 use sinew_protocol::query::ExecutionStatus;
@@ -139,7 +140,7 @@ impl OpenRows {
     /// report one that just ended.
     pub(crate) fn counts_closed(&mut self, closed: &ClosedExecution) -> bool {
         let id = closed.execution.as_str();
-        let goes_on = |row: &ExecutionRow| !row.status.is_terminal() && row.started <= closed.started;
+        let goes_on = |row: &ExecutionRow| !row.status.is_terminal() && row.started.ms() <= closed.started;
         if self.0.get(id).is_some_and(goes_on) {
             return false;
         }
@@ -171,9 +172,14 @@ pub async fn read_activity(
     };
     let is_whole = history.visit_ended_since(remote.mesh(), Some(first), &mut visit).await?;
     for row in open.0.values() {
-        counter.note_start(row.started);
+        counter.note_start(row.started.ms());
         if let (Some(ended), true) = (row.ended, row.status.is_terminal()) {
-            counter.note_end(&row.execution, ended, row.status, row.fault.as_ref().map(|fault| &*fault.code));
+            counter.note_end(
+                &row.execution,
+                ended.ms(),
+                row.status,
+                row.fault.as_ref().map(|fault| &*fault.code),
+            );
         }
     }
     Ok(counter.finish(is_whole))

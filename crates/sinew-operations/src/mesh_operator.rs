@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use sinew_documents::execution::caller;
+use sinew_documents::execution_list::{ExecutionRow, RowFault};
+use sinew_documents::timestamp::Timestamp;
 use sinew_documents::words;
 use sinew_engine::Time;
 use sinew_execution::Program;
 use sinew_executor::client::Client;
-use sinew_inspection::list::{ExecutionRow, RowFault, RowFilter};
-use sinew_inspection::record::{self, Record};
+use sinew_inspection::list::{RowFilter, row_fault};
+use sinew_inspection::record::Record;
 use sinew_inspection::view_context::MeshPresence;
 use sinew_mesh::Mesh;
 use sinew_mesh::card::{AnnouncedCard, Cards};
@@ -259,7 +262,7 @@ impl MeshOperator {
         // A retried execution is running, and its record is that of an earlier end.
         let going_on = open_rows.iter().filter(|row| !row.status.is_terminal());
         let going_on: HashMap<&str, Time> =
-            going_on.map(|row| (row.execution.as_str(), row.started)).collect();
+            going_on.map(|row| (row.execution.as_str(), row.started.ms())).collect();
         let wants = |closed: &ClosedExecution| {
             takes_closed(wanted, closed, status_of_word(&closed.status))
                 && going_on.get(closed.execution.as_str()).is_none_or(|started| *started > closed.started)
@@ -284,7 +287,7 @@ impl MeshOperator {
                     let folded = self.client.folded(&stored).await.ok();
                     let record =
                         folded.and_then(|folded| Record::decode(stored, folded.program().clone()).ok());
-                    row.fault = record.as_ref().and_then(RowFault::of).or(row.fault);
+                    row.fault = record.as_ref().and_then(row_fault).or(row.fault);
                 }
             }
             Ok(row)
@@ -400,11 +403,11 @@ fn open(summary: Summary, presence: &MeshPresence) -> ExecutionRow {
         execution: summary.execution.to_string(),
         workflow: summary.workflow,
         status: status_of_word(summary.status.as_str()),
-        started: summary.started,
-        ended: summary.ended,
+        started: summary.started.into(),
+        ended: summary.ended.map(Timestamp),
         stopped: None,
         dry_run: false,
-        caller: record::caller(&summary.caller),
+        caller: caller(&summary.caller),
         waiting,
         fault: None,
         labels: summary.labels,
@@ -413,13 +416,13 @@ fn open(summary: Summary, presence: &MeshPresence) -> ExecutionRow {
 }
 
 fn closed(closed: ClosedExecution) -> ExecutionRow {
-    let caller = Token::parse(&closed.caller).ok().map(|token| record::caller(&token));
+    let caller = Token::parse(&closed.caller).ok().map(|token| caller(&token));
     ExecutionRow {
         execution: closed.execution.to_string(),
         workflow: closed.workflow,
         status: status_of_word(&closed.status),
-        started: closed.started,
-        ended: Some(closed.ended),
+        started: closed.started.into(),
+        ended: Some(closed.ended.into()),
         stopped: None,
         dry_run: closed.is_dry_run,
         caller: caller.unwrap_or(closed.caller),

@@ -40,7 +40,7 @@ pub(super) fn activity_part(activity: &ActivityDocument) -> Markup {
                         thead { tr { th scope="col" { "Minute (UTC)" } @for (title, ..) in CHARTS { th.number scope="col" { (title) } } } }
                         tbody {
                             @for minute in activity.minutes.iter().rev() {
-                                tr { td { (shown_text::clock_mark(&minute.at)) } @for (.., figure) in CHARTS { td.number { (figure(minute)) } } }
+                                tr { td { (shown_text::clock_mark(minute.at)) } @for (.., figure) in CHARTS { td.number { (figure(minute)) } } }
                             }
                         }
                     }
@@ -63,7 +63,7 @@ fn chart(title: &str, class: &str, minutes: &[MinuteDocument], figure: MinuteFig
                     @let height = bar_height(figure(minute), most);
                     @if height > 0 {
                         rect class={ "minute " (class) } x=(place * MINUTE_WIDTH.0) y=(CHART_HEIGHT - height) width=(MINUTE_WIDTH.1) height=(height) {
-                            title { (shown_text::line(&minute.at, 40)) ": " (figure(minute)) }
+                            title { (minute.at) ": " (figure(minute)) }
                         }
                     }
                 }

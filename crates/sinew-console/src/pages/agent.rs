@@ -6,13 +6,14 @@ use axum::extract::Path;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use maud::{Markup, html};
 use serde_json::Value;
+use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::words;
 
 use super::node_inspector::is_nothing;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{AgentDocument, ExecutionListRow, OFFLINE};
+use crate::documents::{AgentDocument, OFFLINE};
 use crate::mesh_documents::{AgentProcessDocument, PulseDocument, WorkFiguresDocument};
 use crate::page_frame::{
     AGENTS_CHANGE, ConsolePage, ConsoleSection, LiveSource, code_link, live_part, may_steer, page_or_problem,
@@ -20,7 +21,9 @@ use crate::page_frame::{
 };
 use crate::page_request::{PageAddress, PageRequest};
 use crate::schema_form::schema_fields;
-use crate::shown_text::{self, action_link, command_line, duration, time_mark, value_block};
+use crate::shown_text::{
+    self, action_link, command_line, duration, reported_time_mark, time_mark, value_block,
+};
 
 pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Response {
     let page = agent_page(&name, &request).await;
@@ -146,7 +149,7 @@ fn process_table(
                                     @if let Some(work) = work {
                                         tr {
                                             td { code { (shown_text::line(&process.id, 24)) } } td { (shown_text::line(&process.version, 20)) }
-                                            td { (time_mark(&process.started, request.now)) } td { (of) } (figures(work))
+                                            td { (reported_time_mark(&process.started, request.now)) } td { (of) } (figures(work))
                                         }
                                     }
                                 }
@@ -160,7 +163,7 @@ fn process_table(
 }
 
 /// Failures of the agent.
-fn last_errors(request: &PageRequest, rows: &[ExecutionListRow]) -> Markup {
+fn last_errors(request: &PageRequest, rows: &[ExecutionRow]) -> Markup {
     html! {
         section {
             h2 #errors { "Last errors" }
@@ -172,12 +175,12 @@ fn last_errors(request: &PageRequest, rows: &[ExecutionListRow]) -> Markup {
                             @for row in rows {
                                 tr data-row {
                                     td { a.id href=(PageAddress::execution(&row.execution)) { (shown_text::line(words::short_id(&row.execution), 40)) } }
-                                    @if let Some(error) = &row.error {
+                                    @if let Some(error) = &row.fault {
                                         td { (shown_text::line(error.node.as_deref().unwrap_or("–"), 50)) }
                                         td.wide { (shown_text::line(&error.message, 300)) }
                                         td { (code_link(&error.code)) }
                                     } @else { td { "–" } td.wide { "–" } td { "–" } }
-                                    td { (time_mark(&row.started, request.now)) }
+                                    td { (time_mark(row.started, request.now)) }
                                 }
                             }
                         }

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sinew_documents::approval::{ApprovalDetails, OpenApproval};
 use sinew_documents::words;
 
 use super::execution::NodeChoice;
@@ -18,7 +19,6 @@ use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::console_state::ConsoleState;
-use crate::documents::ApprovalDocument;
 use crate::page_frame::{ConsolePage, ConsoleSection, may_steer, page_or_problem, problem_box, token_field};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, time_mark, value_block};
@@ -88,29 +88,30 @@ async fn question_page(
     error: Option<&ConsoleError>,
 ) -> Result<ConsolePage, ConsoleError> {
     let path = ApiPath::of(&["executions", id, "approval"]).with_some("node", node);
-    let question: ApprovalDocument = request.api.get(&path).await?;
-    let whole = path.address();
-    let asked = question.question.as_ref();
+    let details: ApprovalDetails = request.api.get(&path).await?;
+    let (question, whole) = (&details.approval, path.address());
+    let wait = &question.wait;
+    let asked = wait.question.as_ref();
     let body = html! {
         div.narrow {
             p.quiet { a href=(PageAddress::of(&["approvals"])) { "Approvals" } " / " a href=(PageAddress::execution(&question.execution)) { (shown_text::line(&question.workflow, 60)) " " (shown_text::line(words::short_id(&question.execution), 40)) } }
             h1 { (shown_text::line(asked.map_or("Decision", |asked| asked.prompt.as_str()), 1_000)) }
             p.quiet {
-                "Asked " (time_mark(&question.since, request.now))
-                @if let Some(until) = &question.until { ", due " (time_mark(until, request.now)) }
+                "Asked " (time_mark(wait.since, request.now))
+                @if let Some(until) = &wait.until { ", due " (time_mark(*until, request.now)) }
                 @if let Some(asked) = asked.filter(|asked| !asked.allowed.is_empty()) { ", for " (shown_text::line(&asked.allowed.join(", "), 200)) }
             }
             @if let Some(error) = error { (problem_box(error)) }
             @if let Some(asked) = asked.filter(|asked| !is_nothing(&asked.data)) { section { h2 { "Data to review" } (value_block(&asked.data, &whole)) } }
-            @if may_steer(request) { (decision_form(request, &question, form)) }
-            @for verb in ["approve", "reject"] { (command_line(&decision_command(&question, verb))) " " }
-            @if !is_nothing(&question.input) { section { h2 { "Input of the execution" } (value_block(&question.input, &whole)) } }
-            @if !question.decisions.is_empty() {
+            @if may_steer(request) { (decision_form(request, question, form)) }
+            @for verb in ["approve", "reject"] { (command_line(&decision_command(question, verb))) " " }
+            @if !is_nothing(&details.input) { section { h2 { "Input of the execution" } (value_block(&details.input, &whole)) } }
+            @if !details.decisions.is_empty() {
                 section { h2 { "Earlier decisions" }
                     div.scroll tabindex="0" role="region" aria-label="Earlier decisions" {
                         table.rows {
                             thead { tr { th scope="col" { "Decision" } th scope="col" { "By" } th scope="col" { "At (UTC)" } th.wide scope="col" { "Comment" } } }
-                            tbody { @for decision in &question.decisions { (decision_row(decision)) } }
+                            tbody { @for decision in &details.decisions { (decision_row(decision)) } }
                         }
                     }
                 }
@@ -121,17 +122,17 @@ async fn question_page(
     Ok(ConsolePage::new(ConsoleSection::Approvals, "Decision", body).with_status(status))
 }
 
-fn decision_command(question: &ApprovalDocument, verb: &str) -> CommandText {
+fn decision_command(question: &OpenApproval, verb: &str) -> CommandText {
     let command = CommandText::of_execution(&format!("sinew approval {verb}"), &question.execution);
-    let command = command.flag("--node", question.node.as_deref().unwrap_or_default());
+    let command = command.flag("--node", question.wait.node.as_deref().unwrap_or_default());
     if verb == "reject" { command.with("--comment …") } else { command }
 }
 
-fn decision_form(request: &PageRequest, question: &ApprovalDocument, form: &DecisionForm) -> Markup {
+fn decision_form(request: &PageRequest, question: &OpenApproval, form: &DecisionForm) -> Markup {
     html! {
         form.steer method="post" {
             (token_field(request))
-            input type="hidden" name="node" value=(question.node.as_deref().unwrap_or_default());
+            input type="hidden" name="node" value=(question.wait.node.as_deref().unwrap_or_default());
             label { span { "Comment " span.quiet { "(required to reject)" } } textarea name="comment" rows="2" { (form.comment) } }
             details open[!form.data.is_empty()] {
                 summary { "Answer with data" }

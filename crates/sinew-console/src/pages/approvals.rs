@@ -4,10 +4,11 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use sinew_documents::approval::OpenApproval;
+
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::ApprovalDocument;
 use crate::page_frame::{
     ConsolePage, ConsoleSection, EXECUTIONS_CHANGE, LiveSource, live_part, page_or_problem,
 };
@@ -28,7 +29,7 @@ async fn approvals_page(request: &PageRequest) -> Result<ConsolePage, ConsoleErr
         .with_some("workflow", filter.workflow.as_deref())
         .with_some("text", filter.text.as_deref())
         .with_some("person", filter.person.as_deref());
-    let questions: Vec<ApprovalDocument> = request.api.get(&path).await?;
+    let questions: Vec<OpenApproval> = request.api.get(&path).await?;
     let command = CommandText::new("sinew approval list")
         .flag("--workflow", filter.workflow.as_deref().unwrap_or_default());
     let body = html! {
@@ -65,7 +66,7 @@ impl QuestionFilter {
     }
 }
 
-fn question_list(request: &PageRequest, filter: &QuestionFilter, questions: &[ApprovalDocument]) -> Markup {
+fn question_list(request: &PageRequest, filter: &QuestionFilter, questions: &[OpenApproval]) -> Markup {
     html! {
         @if questions.is_empty() {
             p.empty {
@@ -75,17 +76,18 @@ fn question_list(request: &PageRequest, filter: &QuestionFilter, questions: &[Ap
         }
         ul.questions {
             @for question in questions.iter().take(MAX_ROWS) {
-                @let asked = question.question.as_ref();
+                @let wait = &question.wait;
+                @let asked = wait.question.as_ref();
                 li data-row {
-                    a.title href=(PageAddress::of(&["executions", &question.execution, "approval"]).with_some("node", question.node.as_deref())) {
+                    a.title href=(PageAddress::of(&["executions", &question.execution, "approval"]).with_some("node", wait.node.as_deref())) {
                         (shown_text::line(asked.map_or("Decision", |asked| asked.prompt.as_str()), 200))
                     }
                     p.quiet {
                         @for above in &question.path { (shown_text::line(above, 60)) " › " }
                         (shown_text::line(&question.workflow, 60))
-                        @if let Some(node) = &question.node { ", " (shown_text::line(node, 60)) }
-                        ", asked " (time_mark(&question.since, request.now))
-                        @if let Some(until) = &question.until { ", due " (time_mark(until, request.now)) }
+                        @if let Some(node) = &wait.node { ", " (shown_text::line(node, 60)) }
+                        ", asked " (time_mark(wait.since, request.now))
+                        @if let Some(until) = &wait.until { ", due " (time_mark(*until, request.now)) }
                         @if let Some(asked) = asked.filter(|asked| !asked.allowed.is_empty()) {
                             ", for " (shown_text::line(&asked.allowed.join(", "), 120))
                         }

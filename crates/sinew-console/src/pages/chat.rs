@@ -9,15 +9,14 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use sinew_documents::execution_list::{ExecutionPage, ExecutionRow};
 use uuid::Uuid;
 
 use super::chat_turn::{ChatExchange, read_turn, turn_part};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{
-    AgentDocument, AgentListRow, ExecutionListDocument, ExecutionListRow, OFFLINE, StartedDocument,
-};
+use crate::documents::{AgentDocument, AgentListRow, OFFLINE, StartedDocument};
 use crate::page_frame::{
     ConsolePage, ConsoleSection, LiveSource, TextFilter, may_steer, page_or_problem, problem_box,
     text_filter, token_field,
@@ -237,7 +236,7 @@ async fn chat_page(
     let agent: AgentDocument = request.api.get(&ApiPath::of(&["agents", name])).await?;
     let workflow = if agent.kind == "workflow" { name.to_owned() } else { format!("call:{name}") };
     let since = began_at(chat).map(|at| at.saturating_sub(CLOCK_DRIFT_MS).to_string());
-    let week_ago = u64::try_from(request.now.as_millisecond()).unwrap_or_default().saturating_sub(WEEK_MS);
+    let week_ago = request.now.ms().saturating_sub(WEEK_MS);
     let label = format!("{CHAT_LABEL}={chat}");
     let of_partner = ApiPath::of(&["executions"]).with("workflow", &workflow);
     let said_path = of_partner
@@ -251,12 +250,12 @@ async fn chat_page(
         .with("limit", MAX_RECENT)
         .with("since", &week_ago.to_string());
     let (said, recent) = futures_util::future::try_join(
-        request.api.get::<ExecutionListDocument>(&said_path),
-        request.api.get::<ExecutionListDocument>(&recent_path),
+        request.api.get::<ExecutionPage>(&said_path),
+        request.api.get::<ExecutionPage>(&recent_path),
     )
     .await?;
-    let ExecutionListDocument { executions: mut rows, next: earlier, .. } = said;
-    rows.sort_by(|one, other| one.started.cmp(&other.started));
+    let ExecutionPage { executions: mut rows, next: earlier, .. } = said;
+    rows.sort_by_key(|row| row.started);
     let turns =
         futures_util::future::join_all(rows.iter().map(|row| read_turn(request, &row.execution))).await;
     let open = turns.iter().flatten().rfind(|turn| turn.execution.ended.is_none());
@@ -318,7 +317,7 @@ fn composer(
             (token_field(request))
             input type="hidden" name="chat" value=(chat);
             // The position in the chat: a form that is submitted twice sends one message.
-            input type="hidden" name="message" value=(format!("{turns}-{}", request.now.as_millisecond()));
+            input type="hidden" name="message" value=(format!("{turns}-{}", request.now.ms()));
             label { span { "Message" } textarea name="text" rows="3" data-send autofocus { (text) } }
             div #attach hidden {
                 label { span { "Files" } input type="file" multiple data-attach; }
@@ -340,11 +339,10 @@ fn composer(
 }
 
 /// The chats of the latest messages, without duplicates.
-fn recent_list(request: &PageRequest, name: &str, shown: &str, rows: &[ExecutionListRow]) -> Markup {
-    let partner = |row: &ExecutionListRow| {
-        row.workflow.strip_prefix("call:").unwrap_or(row.workflow.as_str()).to_owned()
-    };
-    let mut seen: Vec<(&str, &ExecutionListRow)> = Vec::new();
+fn recent_list(request: &PageRequest, name: &str, shown: &str, rows: &[ExecutionRow]) -> Markup {
+    let partner =
+        |row: &ExecutionRow| row.workflow.strip_prefix("call:").unwrap_or(row.workflow.as_str()).to_owned();
+    let mut seen: Vec<(&str, &ExecutionRow)> = Vec::new();
     for row in rows {
         let Some(id) = row.labels.get(CHAT_LABEL) else { continue };
         if !seen.iter().any(|(known, _)| known == id) {
@@ -358,9 +356,9 @@ fn recent_list(request: &PageRequest, name: &str, shown: &str, rows: &[Execution
             @for (id, row) in seen.into_iter().take(20) {
                 @let with = partner(row);
                 li data-row aria-current=[(id == shown).then_some("true")] {
-                    (status_mark(&row.status)) " "
+                    (status_mark(row.status)) " "
                     a href=(PageAddress::chat(&with).with("chat", id)) { (shown_text::line(if with.is_empty() { name } else { &with }, 60)) }
-                    " " span.quiet { (time_mark(&row.started, request.now)) }
+                    " " span.quiet { (time_mark(row.started, request.now)) }
                 }
             }
         }

@@ -6,13 +6,16 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sinew_documents::event::{EventLine, EventPage};
+use sinew_documents::execution::{ExecutionDescription, WaitKind};
+use sinew_documents::node::NodeDescription;
 use sinew_documents::words;
 
-use super::execution_head::{fault, read_execution};
+use super::execution_head::{failure_cause, read_execution};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{ArtifactDocument, EventDocument, EventListDocument, ExecutionDocument, NodeDocument};
+use crate::documents::ArtifactDocument;
 use crate::page_frame::{live_part, may_steer, page_or_problem, token_field};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, clock_mark, duration, size, value_block};
@@ -27,10 +30,10 @@ const CALL_NODE: &str = "call";
 
 /// A message and its results.
 pub(super) struct ChatExchange {
-    pub(super) execution: ExecutionDocument,
-    steps: Vec<EventDocument>,
+    pub(super) execution: ExecutionDescription,
+    steps: Vec<EventLine>,
     /// Node of the agent with its messages; `None` for workflows.
-    node: Option<NodeDocument>,
+    node: Option<NodeDescription>,
     files: Vec<ArtifactDocument>,
 }
 
@@ -43,9 +46,9 @@ pub(super) async fn read_turn(request: &PageRequest, id: &str) -> Result<ChatExc
     let node_path = ApiPath::of(&["executions", id, "node"]).with("name", CALL_NODE);
     let is_call = execution.workflow.starts_with("call:");
     let (steps, files, node) = futures_util::future::join3(
-        request.api.get::<EventListDocument>(&steps_path),
+        request.api.get::<EventPage>(&steps_path),
         request.api.get::<Vec<ArtifactDocument>>(&files_path),
-        async { if is_call { request.api.get::<NodeDocument>(&node_path).await.ok() } else { None } },
+        async { if is_call { request.api.get::<NodeDescription>(&node_path).await.ok() } else { None } },
     )
     .await;
     let mut steps = steps?.events;
@@ -64,14 +67,14 @@ pub(super) fn turn_part(request: &PageRequest, back: &PageAddress, turn: &ChatEx
             (live_part(&format!("turn-{id}"), &html! {
                 div.bubble.theirs {
                     p.quiet {
-                        (status_mark(&execution.status)) " "
+                        (status_mark(execution.status)) " "
                         a href=(PageAddress::execution(id)) { "Execution" } " "
                         (duration(Some(execution.duration_ms)))
                     }
                     (told(turn))
                     @if let Some(output) = &execution.output { (plain_value(answer_of(execution, output), &whole)) }
                     @if let Some(failure) = &execution.failure {
-                        div.failure { ol.chain { @for cause in &failure.chain { li { (fault(cause)) } } } }
+                        div.failure { ol.chain { @for cause in &failure.chain { li { (failure_cause(cause)) } } } }
                     }
                     (questions(request, back, execution))
                     (files(id, &turn.files))
@@ -86,7 +89,7 @@ pub(super) fn turn_part(request: &PageRequest, back: &PageAddress, turn: &ChatEx
 }
 
 /// The answer: the output of the call node for agents, the output of the execution for workflows.
-fn answer_of<'t>(execution: &ExecutionDocument, output: &'t Value) -> &'t Value {
+fn answer_of<'t>(execution: &ExecutionDescription, output: &'t Value) -> &'t Value {
     match output {
         Value::Object(members) if execution.workflow.starts_with("call:") && members.len() == 1 => {
             members.get("output").unwrap_or(output)
@@ -116,7 +119,7 @@ fn told(turn: &ChatExchange) -> Markup {
         @if !node.logs.is_empty() {
             ol.log {
                 @for log in &node.logs[skipped..] {
-                    li { span.quiet { (clock_mark(&log.at)) } " " (shown_text::line(&log.text, 600)) }
+                    li { span.quiet { (clock_mark(log.at)) } " " (shown_text::line(&log.text, 600)) }
                 }
             }
         }
@@ -132,7 +135,7 @@ fn steps(turn: &ChatExchange) -> Markup {
                 ol.log {
                     @for step in &turn.steps {
                         li {
-                            span.quiet { (clock_mark(&step.at)) } " " code { (shown_text::line(&step.kind, 60)) } " "
+                            span.quiet { (clock_mark(step.at)) } " " code { (shown_text::line(&step.kind, 60)) } " "
                             @if let Some(node) = &step.node { a href=(PageAddress::execution(&turn.execution.execution).with("node", node)) { (shown_text::line(node, 60)) } }
                         }
                     }
@@ -143,8 +146,8 @@ fn steps(turn: &ChatExchange) -> Markup {
 }
 
 /// Questions for people, with forms to answer them.
-fn questions(request: &PageRequest, back: &PageAddress, execution: &ExecutionDocument) -> Markup {
-    let asked = execution.waiting.iter().filter(|wait| wait.kind == "person");
+fn questions(request: &PageRequest, back: &PageAddress, execution: &ExecutionDescription) -> Markup {
+    let asked = execution.waiting.iter().filter(|wait| wait.what == WaitKind::Person);
     html! {
         @for wait in asked {
             div.waits {
@@ -169,7 +172,7 @@ fn questions(request: &PageRequest, back: &PageAddress, execution: &ExecutionDoc
 }
 
 /// The equivalent command.
-fn approval_command(verb: &str, execution: &ExecutionDocument, node: Option<&str>) -> String {
+fn approval_command(verb: &str, execution: &ExecutionDescription, node: Option<&str>) -> String {
     let command = CommandText::of_execution(&format!("sinew approval {verb}"), &execution.execution);
     shown_text::name(&command.flag("--node", node.unwrap_or_default()).to_string())
 }

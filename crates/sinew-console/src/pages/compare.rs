@@ -4,15 +4,17 @@ use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use sinew_documents::comparison::{
+    ComparedExecution, ComparedNode, ExecutionComparison, NodeComparison, PatchKind, PatchOperation,
+};
+use sinew_documents::execution_list::ExecutionPage;
 use sinew_documents::words;
+use sinew_documents::words::status_word;
 
 use super::execution_head::{ExecutionTab, execution_head, execution_title, read_execution};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{
-    ComparedNodeDocument, ComparisonDocument, ComparisonRow, ComparisonSide, ExecutionListDocument, PatchStep,
-};
 use crate::page_frame::{ConsolePage, ConsoleSection, page_or_problem, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration, value_line};
@@ -42,7 +44,7 @@ async fn compare_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Co
     let id = execution.execution.as_str();
     let others =
         ApiPath::of(&["executions"]).with("workflow", &execution.workflow).with("limit", OFFERED_ROWS);
-    let others: ExecutionListDocument = request.api.get(&others).await?;
+    let others: ExecutionPage = request.api.get(&others).await?;
     let with = choice.with.trim();
     let compared = if with.is_empty() {
         None
@@ -50,7 +52,7 @@ async fn compare_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Co
         let path = ApiPath::of(&["executions", id, "comparison"])
             .with("with", with)
             .with_some("node", choice.node.as_deref());
-        Some(request.api.get::<ComparisonDocument>(&path).await)
+        Some(request.api.get::<ExecutionComparison>(&path).await)
     };
     let body = html! {
         (execution_head(request, &execution, ExecutionTab::Compare, None))
@@ -59,7 +61,7 @@ async fn compare_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Co
                 input type="text" name="with" value=(with) list="others" data-filter autocomplete="off" placeholder="id, or @latest";
                 datalist #others {
                     @for other in others.executions.iter().filter(|other| other.execution != id) {
-                        option value=(other.execution) { (shown_text::line(&other.status, 20)) " " (shown_text::line(&other.started, 40)) }
+                        option value=(other.execution) { (status_word(other.status)) " " (other.started) }
                     }
                 }
             }
@@ -79,7 +81,7 @@ async fn compare_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Co
 }
 
 /// The two side by side.
-pub(super) fn comparison(compared: &ComparisonDocument) -> Markup {
+pub(super) fn comparison(compared: &ExecutionComparison) -> Markup {
     html! {
         section {
             h2 { @if compared.same { "No differences" } @else { "Differences" } }
@@ -111,24 +113,24 @@ pub(super) fn comparison(compared: &ComparisonDocument) -> Markup {
     }
 }
 
-fn side_row(side: &ComparisonSide) -> Markup {
+fn side_row(side: &ComparedExecution) -> Markup {
     html! {
         tr {
             td { a.id href=(PageAddress::execution(&side.execution)) { (shown_text::line(words::short_id(&side.execution), 40)) } }
             td { (shown_text::line(&side.workflow, 60)) }
-            td { (status_mark(&side.status)) }
+            td { (status_mark(side.status)) }
             td.number { (duration(Some(side.duration_ms))) }
             td { code { (shown_text::line(words::short(&side.version), 20)) } }
         }
     }
 }
 
-fn node_row(compared: &ComparisonDocument, row: &ComparisonRow) -> Markup {
-    let stood = |side: &ComparisonSide, node: Option<&ComparedNodeDocument>| {
+fn node_row(compared: &ExecutionComparison, row: &NodeComparison) -> Markup {
+    let stood = |side: &ComparedExecution, node: Option<&ComparedNode>| {
         html! {
             @match node {
                 Some(node) => {
-                    td { a href=(PageAddress::execution(&side.execution).with("node", &row.node)) { (status_mark(&node.status)) } }
+                    td { a href=(PageAddress::execution(&side.execution).with("node", &row.label)) { (status_mark(node.status)) } }
                     td.number { (duration(node.duration_ms)) }
                 }
                 None => { td { "–" } td.number { "–" } }
@@ -137,7 +139,7 @@ fn node_row(compared: &ComparisonDocument, row: &ComparisonRow) -> Markup {
     };
     html! {
         tr data-row {
-            td { (shown_text::line(&row.node, 80)) }
+            td { (shown_text::line(&row.label, 80)) }
             td { @if row.same { "same" } @else { b { "different" } } }
             (stood(&compared.first, row.first.as_ref()))
             (stood(&compared.second, row.second.as_ref()))
@@ -152,14 +154,14 @@ fn node_row(compared: &ComparisonDocument, row: &ComparisonRow) -> Markup {
 }
 
 /// Changes from the first value to the second, marked by word and sign as well as colour.
-fn patch_list(steps: &[PatchStep]) -> Markup {
+fn patch_list(steps: &[PatchOperation]) -> Markup {
     html! {
         @if !steps.is_empty() {
             ul.patch {
                 @for step in steps.iter().take(MAX_ROWS) {
-                    li class={ "is-" (sign_of(&step.op).0) } {
-                        span.icon aria-hidden="true" { (sign_of(&step.op).1) } " "
-                        (shown_text::line(&step.op, 20)) " " code { (shown_text::line(if step.path.is_empty() { "/" } else { &step.path }, 120)) }
+                    li class={ "is-" (sign_of(step.op).0) } {
+                        span.icon aria-hidden="true" { (sign_of(step.op).1) } " "
+                        (step.op.as_str()) " " code { (shown_text::line(if step.path.is_empty() { "/" } else { &step.path }, 120)) }
                         @if let Some(value) = &step.value { " " code { (value_line(value)) } }
                     }
                 }
@@ -170,10 +172,10 @@ fn patch_list(steps: &[PatchStep]) -> Markup {
 }
 
 /// Class and sign of an operation of JSON Patch.
-fn sign_of(operation: &str) -> (&'static str, &'static str) {
+const fn sign_of(operation: PatchKind) -> (&'static str, &'static str) {
     match operation {
-        "add" => ("added", "+"),
-        "remove" => ("removed", "−"),
-        _ => ("replaced", "~"),
+        PatchKind::Add => ("added", "+"),
+        PatchKind::Remove => ("removed", "−"),
+        PatchKind::Replace => ("replaced", "~"),
     }
 }

@@ -3,6 +3,7 @@
 
 use maud::{Markup, html};
 use serde_json::{Value, json};
+use sinew_documents::node_status::NodeStatus;
 use sinew_documents::words;
 
 use super::editor_form::EditorForm;
@@ -147,7 +148,7 @@ fn problem_item(problem: &FindingDocument) -> Markup {
 fn case_item(case: &CaseDocument) -> Markup {
     html! {
         li {
-            (status_mark(if case.passed { "succeeded" } else { "failed" })) " " (shown_text::line(&case.name, 200))
+            (status_mark(if case.passed { NodeStatus::Succeeded } else { NodeStatus::Failed })) " " (shown_text::line(&case.name, 200))
             @if case.elapsed_ms > 0 { " " span.quiet { (duration(Some(case.elapsed_ms))) } }
             @for failure in case.failures.iter().take(MAX_ROWS) {
                 div.failure {
@@ -182,7 +183,7 @@ pub(super) fn dry_run_part(form: &EditorForm, trials: &EditorTrials) -> Markup {
 
 fn dry_run_outcome(run: &DryRunDocument) -> Markup {
     html! {
-        p role="status" { (status_mark(&run.status)) " " (shown_text::line(&run.workflow, 80)) ": " (words::count(run.would_ask.len(), "task")) ". No agents were called and all outputs are null, so a real execution may take other branches." }
+        p role="status" { (status_mark(run.status)) " " (shown_text::line(&run.workflow, 80)) ": " (words::count(run.would_ask.len(), "task")) ". No agents were called and all outputs are null, so a real execution may take other branches." }
         @if let Some(error) = &run.error { div.failure { (shown_text::line(&error.message, 600)) " " (code_link(&error.code)) } }
         @if !run.would_ask.is_empty() {
             div.scroll tabindex="0" role="region" aria-label="Tasks of the dry run" {

@@ -4,13 +4,13 @@ use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use sinew_documents::event::{EventLine, EventPage};
 
 use super::execution_head::{ExecutionTab, execution_head, execution_title, live_source, read_execution};
 use super::node_inspector::beside_node;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{EventDocument, EventListDocument};
 use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, clock_mark, command_line};
@@ -44,7 +44,7 @@ async fn events_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
         .with_some("node", filter.node.as_deref())
         .with_some("words", filter.words.as_deref())
         .with_some("before", filter.before.as_deref());
-    let list: EventListDocument = request.api.get(&path).await?;
+    let list: EventPage = request.api.get(&path).await?;
     let content = html! {
         form.filter method="get" role="search" aria-label="Filter events" {
             label { span { "Node" } input type="text" name="node" value=[filter.node.as_deref()] data-filter autocomplete="off"; }
@@ -68,7 +68,7 @@ async fn events_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
     Ok(ConsolePage::new(ConsoleSection::Executions, execution_title(&execution), body).live(source))
 }
 
-fn event_list(id: &str, filter: &EventFilter, list: &EventListDocument) -> Markup {
+fn event_list(id: &str, filter: &EventFilter, list: &EventPage) -> Markup {
     html! {
         @if list.events.is_empty() { p.empty { "No matching events." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Events, newest first" {
@@ -85,11 +85,11 @@ fn event_list(id: &str, filter: &EventFilter, list: &EventListDocument) -> Marku
     }
 }
 
-fn event_row(id: &str, event: &EventDocument) -> Markup {
+fn event_row(id: &str, event: &EventLine) -> Markup {
     html! {
         tr data-row {
             td { code { (event.seq) } }
-            td { (clock_mark(&event.at)) }
+            td { (clock_mark(event.at)) }
             td { (shown_text::line(&event.kind, 60)) }
             td {
                 @if let Some(node) = &event.node { a href=(ExecutionTab::Events.address(id).with("node", node)) { (shown_text::line(node, 60)) } }

@@ -5,6 +5,7 @@ use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use sinew_documents::node::TreeBranch;
 
 use super::execution_head::{
     ExecutionTab, commands, execution_head, execution_title, live_source, read_execution,
@@ -14,7 +15,6 @@ use super::node_inspector::{node_inspector, read_node};
 use super::opened_nodes::OpenedNodes;
 use crate::api_client::ApiPath;
 use crate::console_error::ConsoleError;
-use crate::documents::TreeDocument;
 use crate::page_frame::{
     ConsolePage, ConsoleSection, DrawingUse, drawing, large_drawing, live_part, page_or_problem, problem_box,
 };
@@ -90,7 +90,7 @@ async fn graph_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Cons
         .with("bare", "true")
         .with_some("open", choice.open.as_deref());
     let (tree, selected) = futures_util::future::join(
-        request.api.get::<Vec<TreeDocument>>(&tree_path),
+        request.api.get::<Vec<TreeBranch>>(&tree_path),
         read_node(request, id, &choice),
     )
     .await;

@@ -4,6 +4,8 @@ use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 
+use sinew_documents::agent::AgentWork;
+
 use super::execution_head::{
     ExecutionTab, execution_head, execution_title, fault, live_source, read_execution,
 };
@@ -11,7 +13,7 @@ use super::node_inspector::{beside_node, selected_name};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{AgentListRow, AgentWorkDocument, OFFLINE};
+use crate::documents::{AgentListRow, OFFLINE};
 use crate::page_frame::{ConsolePage, ConsoleSection, live_part, page_or_problem};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration};
@@ -31,7 +33,7 @@ async fn agents_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
     let id = execution.execution.as_str();
     let (work_path, online_path) = (ApiPath::of(&["executions", id, "agents"]), ApiPath::of(&["agents"]));
     let (work, online) = futures_util::future::try_join(
-        request.api.get::<Vec<AgentWorkDocument>>(&work_path),
+        request.api.get::<Vec<AgentWork>>(&work_path),
         request.api.get::<Vec<AgentListRow>>(&online_path),
     )
     .await?;
@@ -48,7 +50,7 @@ async fn agents_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
     Ok(ConsolePage::new(ConsoleSection::Executions, title, body).live(live_source(&execution)))
 }
 
-fn agent_table(id: &str, work: &[AgentWorkDocument], listed: &[AgentListRow]) -> Markup {
+fn agent_table(id: &str, work: &[AgentWork], listed: &[AgentListRow]) -> Markup {
     html! {
         @if work.is_empty() { p.empty { "No agent calls yet." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Agents of the execution" {
@@ -73,9 +75,9 @@ fn agent_table(id: &str, work: &[AgentWorkDocument], listed: &[AgentListRow]) ->
     }
 }
 
-fn agent_row(id: &str, work: &AgentWorkDocument, listed: &[AgentListRow]) -> Markup {
+fn agent_row(id: &str, work: &AgentWork, listed: &[AgentListRow]) -> Markup {
     let card = listed.iter().find(|card| card.name == work.agent);
-    let tokens = |count: u64| if work.turns > 0 { count.to_string() } else { "–".to_owned() };
+    let tokens = |count: u64| if work.used.own.turns > 0 { count.to_string() } else { "–".to_owned() };
     html! {
         tr data-row {
             td {
@@ -91,8 +93,8 @@ fn agent_row(id: &str, work: &AgentWorkDocument, listed: &[AgentListRow]) -> Mar
             td.number { (work.tasks) } td.number { (work.open) } td.number { (work.failed) }
             td.number { (duration(Some(work.working_ms))) } td.number { (duration(Some(work.longest_ms))) }
             td.number { (duration(Some(work.longest_queued_ms))) }
-            td.number { (tokens(work.turns)) } td.number { (tokens(work.input_tokens)) } td.number { (tokens(work.output_tokens)) }
-            td.number { @match work.cost_usd { Some(cost) => { "$" (format!("{cost:.4}")) }, None => "–" } }
+            td.number { (tokens(work.used.own.turns)) } td.number { (tokens(work.used.own.input_tokens)) } td.number { (tokens(work.used.own.output_tokens)) }
+            td.number { @match work.used.own.cost_usd { Some(cost) => { "$" (format!("{cost:.4}")) }, None => "–" } }
         }
     }
 }

@@ -1,16 +1,20 @@
 //! The header of the pages of an execution: status, waits, failure, actions and tabs.
 
 use maud::{Markup, html};
+use sinew_documents::execution::{
+    ExecutionDescription, FailureCause, FailureDescription, Fault, PersonDecision, WaitKind,
+};
+use sinew_documents::execution_status::ExecutionStatus;
+use sinew_documents::timestamp::Timestamp;
 use sinew_documents::words;
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{DecisionDocument, ExecutionDocument, FailureDocument, FaultDocument};
 use crate::page_frame::{LiveSource, code_link, live_part, may_steer};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, command_line, duration, time_mark};
-use crate::status_mark::{icon_of, status_mark};
+use crate::status_mark::{ShownStatus, status_mark};
 
 /// Maximum shown waits, warnings and commands.
 const MAX_SHOWN: usize = 8;
@@ -59,12 +63,12 @@ impl ExecutionTab {
 pub(crate) async fn read_execution(
     request: &PageRequest,
     id: &str,
-) -> Result<ExecutionDocument, ConsoleError> {
+) -> Result<ExecutionDescription, ConsoleError> {
     request.api.get(&ApiPath::of(&["executions", id])).await
 }
 
 /// The event stream of an execution. An ended execution has none until it is retried.
-pub(crate) fn live_source(execution: &ExecutionDocument) -> LiveSource {
+pub(crate) fn live_source(execution: &ExecutionDescription) -> LiveSource {
     match execution.ended {
         Some(_) => LiveSource::Still,
         None => LiveSource::Events(ApiPath::of(&["executions", &execution.execution, "events"]).address()),
@@ -72,15 +76,15 @@ pub(crate) fn live_source(execution: &ExecutionDocument) -> LiveSource {
 }
 
 /// Title of the pages of an execution; the icon shows its status in a list of browser tabs.
-pub(crate) fn execution_title(execution: &ExecutionDocument) -> String {
-    let (_, icon) = icon_of(&execution.status);
+pub(crate) fn execution_title(execution: &ExecutionDescription) -> String {
+    let ShownStatus { icon, .. } = execution.status.into();
     format!("{icon} {} {}", execution.workflow, words::short_id(&execution.execution))
 }
 
 /// The header and the tabs. The selected node stays selected in all tabs.
 pub(crate) fn execution_head(
     request: &PageRequest,
-    execution: &ExecutionDocument,
+    execution: &ExecutionDescription,
     tab: ExecutionTab,
     node: Option<&str>,
 ) -> Markup {
@@ -89,7 +93,7 @@ pub(crate) fn execution_head(
         (live_part("head", &html! {
             div.head {
                 h1 {
-                    (status_mark(&execution.status)) " "
+                    (status_mark(execution.status)) " "
                     a href=(PageAddress::workflow(&execution.workflow)) { (shown_text::line(&execution.workflow, 80)) }
                 }
                 (actions(request, execution))
@@ -110,7 +114,7 @@ pub(crate) fn execution_head(
     }
 }
 
-fn facts(request: &PageRequest, execution: &ExecutionDocument) -> Markup {
+fn facts(request: &PageRequest, execution: &ExecutionDescription) -> Markup {
     let nodes = execution.nodes;
     let parts = [
         (nodes.running, "running"),
@@ -122,19 +126,19 @@ fn facts(request: &PageRequest, execution: &ExecutionDocument) -> Markup {
     html! {
         dl.facts {
             div { dt { "Execution" } dd { code { (shown_text::name(&execution.execution)) } } }
-            div { dt { "Started" } dd { (time_mark(&execution.started, request.now)) } }
+            div { dt { "Started" } dd { (time_mark(execution.started, request.now)) } }
             div { dt { "Time" } dd { (duration(Some(execution.duration_ms))) } }
             div { dt { "Nodes" } dd { (nodes.over) "/" (nodes.total) @for (count, word) in parts { ", " (count) " " (word) } } }
             div { dt { "Version" } dd { code { (shown_text::line(words::short(&execution.version), 20)) } " " (shown_text::line(&execution.dialect, 30)) } }
-            @if !execution.caller.is_empty() { div { dt { "Caller" } dd { (shown_text::line(&execution.caller, 60)) } } }
-            @if !execution.user.is_empty() { div { dt { "User" } dd { (shown_text::line(&execution.user, 60)) } } }
+            @if !execution.about.caller.is_empty() { div { dt { "Caller" } dd { (shown_text::line(&execution.about.caller, 60)) } } }
+            @if !execution.about.user.is_empty() { div { dt { "User" } dd { (shown_text::line(&execution.about.user, 60)) } } }
             @if execution.retries > 0 { div { dt { "Retried" } dd { (words::count(execution.retries as usize, "time")) } } }
-            @if let Some(parent) = &execution.parent {
+            @if let Some(parent) = &execution.about.parent {
                 div { dt { "Called by" } dd { a href=(PageAddress::execution(parent)) { (shown_text::line(words::short_id(parent), 60)) } } }
             }
-            @if !execution.labels.is_empty() {
+            @if !execution.about.labels.is_empty() {
                 div { dt { "Labels" } dd {
-                    @for (key, value) in &execution.labels { (label(key, value)) " " }
+                    @for (key, value) in &execution.about.labels { (label(key, value)) " " }
                 } }
             }
         }
@@ -155,7 +159,7 @@ fn label(key: &str, value: &str) -> Markup {
     }
 }
 
-fn waits(execution: &ExecutionDocument) -> Markup {
+fn waits(execution: &ExecutionDescription) -> Markup {
     let id = &execution.execution;
     html! {
         @if !execution.waiting.is_empty() {
@@ -167,10 +171,10 @@ fn waits(execution: &ExecutionDocument) -> Markup {
                         } @else { "Execution" }
                         " is waiting for " (shown_text::line(&wait.text, 400))
                         @if let Some(question) = &wait.question { ": " (shown_text::line(&question.prompt, 300)) }
-                        @if let Some(asking) = wait.asked_in.as_ref().and_then(|asked| asked.execution.as_deref()) {
-                            " " a href=(PageAddress::execution(asking)) { "Execution with the question" }
+                        @if let Some(asking) = wait.asked_in.as_ref().and_then(|asked| asked.execution.as_ref()) {
+                            " " a href=(PageAddress::execution(asking.as_str())) { "Execution with the question" }
                         }
-                        @if wait.kind == "person" {
+                        @if wait.what == WaitKind::Person {
                             " " (action_link(&PageAddress::of(&["executions", id, "approval"]).with_some("node", wait.node.as_deref()), "Decide", &CommandText::of_execution("sinew approval show", id).flag("--node", wait.node.as_deref().unwrap_or_default())))
                         }
                     }
@@ -181,7 +185,7 @@ fn waits(execution: &ExecutionDocument) -> Markup {
     }
 }
 
-fn failure_box(execution: &ExecutionDocument, failure: &FailureDocument) -> Markup {
+fn failure_box(execution: &ExecutionDescription, failure: &FailureDescription) -> Markup {
     html! {
         section.failure aria-label="Failure" {
             h2 {
@@ -190,7 +194,7 @@ fn failure_box(execution: &ExecutionDocument, failure: &FailureDocument) -> Mark
                     ": " a href=(PageAddress::execution(&execution.execution).with("node", node)) { (shown_text::line(node, 80)) }
                 }
             }
-            ol.chain { @for cause in &failure.chain { li { (fault(cause)) } } }
+            ol.chain { @for cause in &failure.chain { li { (failure_cause(cause)) } } }
             @if !execution.next.is_empty() {
                 p.next { "Next: " @for command in &execution.next { (command_line(&CommandText::new(command))) " " } }
             }
@@ -198,24 +202,35 @@ fn failure_box(execution: &ExecutionDocument, failure: &FailureDocument) -> Mark
     }
 }
 
-/// A fault with its location and code, and whether a retry may help.
-pub(crate) fn fault(fault: &FaultDocument) -> Markup {
+/// A fault with its location, and whether a retry may help.
+pub(crate) fn failure_cause(cause: &FailureCause) -> Markup {
     html! {
-        @if let Some(node) = &fault.node { b { (shown_text::line(node, 80)) } " " }
-        @if let Some(agent) = &fault.agent { span.quiet { "agent " (shown_text::line(agent, 60)) } " " }
-        @if let Some(attempt) = fault.attempt { span.quiet { "attempt " (attempt) } " " }
-        @if fault.node.is_some() || fault.agent.is_some() { "· " }
+        @if let Some(node) = &cause.node { b { (shown_text::line(node, 80)) } " " }
+        @if let Some(agent) = &cause.agent { span.quiet { "agent " (shown_text::line(agent, 60)) } " " }
+        @if let Some(attempt) = cause.attempt { span.quiet { "attempt " (attempt) } " " }
+        @if cause.node.is_some() || cause.agent.is_some() { "· " }
+        (fault_at(&cause.fault, cause.at))
+    }
+}
+
+/// A fault with its code, and whether a retry may help.
+pub(crate) fn fault(fault: &Fault) -> Markup {
+    fault_at(fault, None)
+}
+
+fn fault_at(fault: &Fault, at: Option<Timestamp>) -> Markup {
+    html! {
         span.message { (shown_text::line(&fault.message, 1_000)) } " "
         (code_link(&fault.code))
         @if fault.retryable { " " span.quiet { "a retry may help" } }
-        @if let Some(at) = &fault.at { " " span.quiet { (shown_text::clock_mark(at)) } }
+        @if let Some(at) = at { " " span.quiet { (shown_text::clock_mark(at)) } }
         @if !fault.details.is_empty() {
             ul { @for detail in fault.details.iter().take(MAX_SHOWN) { li { (shown_text::line(detail, 400)) } } }
         }
     }
 }
 
-fn warnings(execution: &ExecutionDocument) -> Markup {
+fn warnings(execution: &ExecutionDescription) -> Markup {
     html! {
         @if !execution.warnings.is_empty() {
             details.warnings {
@@ -236,11 +251,11 @@ fn warnings(execution: &ExecutionDocument) -> Markup {
 
 /// Buttons for the commands that the current status permits. Each opens a page that describes the
 /// effect.
-fn actions(request: &PageRequest, execution: &ExecutionDocument) -> Markup {
+fn actions(request: &PageRequest, execution: &ExecutionDescription) -> Markup {
     let id = execution.execution.as_str();
     let has_ended = execution.ended.is_some();
-    let is_paused = execution.status == "paused";
-    let has_failed = matches!(execution.status.as_str(), "failed" | "cancelled");
+    let is_paused = execution.status == ExecutionStatus::Paused;
+    let has_failed = matches!(execution.status, ExecutionStatus::Failure | ExecutionStatus::Cancelled);
     let offered = [
         ("retry", "Retry…", has_failed),
         ("fork", "Fork…", true),
@@ -265,7 +280,7 @@ fn actions(request: &PageRequest, execution: &ExecutionDocument) -> Markup {
 }
 
 /// Commands and decisions with their callers.
-pub(crate) fn commands(execution: &ExecutionDocument) -> Markup {
+pub(crate) fn commands(execution: &ExecutionDescription) -> Markup {
     html! {
         @if !execution.commands.is_empty() || !execution.decisions.is_empty() {
             section {
@@ -276,8 +291,8 @@ pub(crate) fn commands(execution: &ExecutionDocument) -> Markup {
                         tbody {
                             @for command in &execution.commands {
                                 tr {
-                                    td { (shown_text::line(&command.op, 40)) }
-                                    td { (shown_text::line(&command.caller, 60)) }
+                                    td { (shown_text::line(command.op.as_str(), 40)) }
+                                    td { (shown_text::line(command.caller.as_str(), 60)) }
                                     td { @if command.accepted { "accepted" } @else { "rejected" } }
                                     td.wide { (shown_text::line(&command.reason, 400)) }
                                 }
@@ -292,12 +307,12 @@ pub(crate) fn commands(execution: &ExecutionDocument) -> Markup {
 }
 
 /// A decision as a row of four cells.
-pub(crate) fn decision_row(decision: &DecisionDocument) -> Markup {
+pub(crate) fn decision_row(decision: &PersonDecision) -> Markup {
     html! {
         tr {
-            td { (shown_text::line(&decision.decision, 40)) " " (shown_text::line(&decision.node, 60)) }
+            td { (decision.word.as_str()) " " (shown_text::line(&decision.node, 60)) }
             td { (shown_text::line(decision.by.as_deref().unwrap_or("–"), 60)) }
-            td { (shown_text::clock_mark(&decision.at)) }
+            td { (shown_text::clock_mark(decision.at)) }
             td.wide { (shown_text::line(decision.comment.as_deref().unwrap_or_default(), 400)) }
         }
     }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
+use sinew_documents::execution::ExecutionDescription;
+use sinew_documents::node::TreeBranch;
 use sinew_documents::node_status::NodeStatus;
 use sinew_documents::words;
 
 use super::execution::NodeChoice;
 use super::list_filter::{comma_words, toggled};
 use crate::command_text::CommandText;
-use crate::documents::{ExecutionDocument, TreeDocument};
 use crate::page_request::PageAddress;
 use crate::shown_text::{self, command_line, duration};
 use crate::status_mark::status_mark;
@@ -17,21 +18,29 @@ use crate::status_mark::status_mark;
 /// Maximum listed nodes; others can be found by name.
 const MAX_ROWS: usize = 300;
 /// Statuses, in the order of the filter.
-const STATUSES: [&str; 8] =
-    ["failed", "waiting", "running", "queued", "planned", "succeeded", "skipped", "cancelled"];
+const STATUSES: [NodeStatus; 8] = [
+    NodeStatus::Failed,
+    NodeStatus::Waiting,
+    NodeStatus::Running,
+    NodeStatus::Queued,
+    NodeStatus::Planned,
+    NodeStatus::Succeeded,
+    NodeStatus::Skipped,
+    NodeStatus::Cancelled,
+];
 
 /// The table of nodes with its filter.
 pub(super) fn nodes_part(
-    execution: &ExecutionDocument,
-    tree: &[TreeDocument],
+    execution: &ExecutionDescription,
+    tree: &[TreeBranch],
     choice: &NodeChoice,
 ) -> Markup {
     let id = execution.execution.as_str();
-    let (folded, tree): (Vec<&TreeDocument>, Vec<&TreeDocument>) =
-        tree.iter().partition(|row| folds(choice) && may_fold(row.quiet, &row.status));
+    let (folded, tree): (Vec<&TreeBranch>, Vec<&TreeBranch>) =
+        tree.iter().partition(|branch| folds(choice) && branch.row.may_fold());
     let mut rows = Vec::new();
     flatten(tree, 0, &mut rows);
-    let has_quiet = rows.iter().any(|(_, row)| row.quiet);
+    let has_quiet = rows.iter().any(|(_, branch)| branch.row.quiet);
     html! {
         section {
             div.head { h2 #nodes { "Nodes" } (command_line(&tree_command(id, choice))) }
@@ -51,7 +60,7 @@ pub(super) fn nodes_part(
                             }
                         }
                         tbody {
-                            @for (level, row) in rows.iter().take(MAX_ROWS) { (nested_row(id, row, choice, *level)) }
+                            @for (level, branch) in rows.iter().take(MAX_ROWS) { (nested_row(id, branch, choice, *level)) }
                         }
                     }
                 }
@@ -70,13 +79,13 @@ pub(super) fn nodes_part(
 
 /// Rows of a tree, each node before its children.
 fn flatten<'t>(
-    tree: impl IntoIterator<Item = &'t TreeDocument>,
+    tree: impl IntoIterator<Item = &'t TreeBranch>,
     level: usize,
-    out: &mut Vec<(usize, &'t TreeDocument)>,
+    out: &mut Vec<(usize, &'t TreeBranch)>,
 ) {
-    for row in tree {
-        out.push((level, row));
-        flatten(row.children.as_slice(), level + 1, out);
+    for branch in tree {
+        out.push((level, branch));
+        flatten(branch.children.as_slice(), level + 1, out);
     }
 }
 
@@ -85,19 +94,19 @@ fn folds(choice: &NodeChoice) -> bool {
     choice.quiet.is_none() && choice.status.as_deref().unwrap_or_default().is_empty()
 }
 
-/// Returns true if a list may collapse a node: a quiet node that is not failed, waiting or running.
-pub(super) fn may_fold(quiet: bool, status: &str) -> bool {
-    quiet && NodeStatus::of_word(status).is_some_and(NodeStatus::is_calm)
+/// `3 quiet nodes: 1 planned, 2 succeeded.`
+fn folded_words(folded: &[&TreeBranch]) -> String {
+    let mut counts: BTreeMap<NodeStatus, usize> = BTreeMap::new();
+    for branch in folded {
+        *counts.entry(branch.row.status).or_default() += 1;
+    }
+    let parts = status_counts(&counts);
+    format!("{}: {}.", words::count(folded.len(), "quiet node"), parts.join(", "))
 }
 
-/// `3 quiet nodes: 1 planned, 2 succeeded.`
-fn folded_words(folded: &[&TreeDocument]) -> String {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for row in folded {
-        *counts.entry(row.status.as_str()).or_default() += 1;
-    }
-    let parts: Vec<String> = counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
-    format!("{}: {}.", words::count(folded.len(), "quiet node"), parts.join(", "))
+/// Numbers of nodes by status, as `2 succeeded`.
+fn status_counts(counts: &BTreeMap<NodeStatus, usize>) -> Vec<String> {
+    counts.iter().map(|(status, count)| format!("{count} {}", status.as_str())).collect()
 }
 
 /// The same page with quiet nodes listed, or collapsed if `quiet` is empty.
@@ -129,9 +138,9 @@ fn status_chips(id: &str, choice: &NodeChoice) -> Markup {
     html! {
         ul.chips aria-label="Node status" {
             li { a href=(with(String::new())) aria-current=[chosen.is_empty().then_some("true")] { "All" } }
-            @for status in STATUSES {
+            @for (status, word) in STATUSES.map(|status| (status, status.as_str())) {
                 li {
-                    a href=(with(toggled(&chosen, status))) aria-current=[chosen.contains(&status).then_some("true")] {
+                    a href=(with(toggled(&chosen, word))) aria-current=[chosen.contains(&word).then_some("true")] {
                         (status_mark(status))
                     }
                 }
@@ -149,21 +158,21 @@ fn tree_command(id: &str, choice: &NodeChoice) -> CommandText {
 }
 
 /// A row of the table. Children of maps, loops and forks are summarized as counts.
-pub(crate) fn node_row(id: &str, row: &TreeDocument, choice: &NodeChoice) -> Markup {
-    nested_row(id, row, choice, 0)
+pub(crate) fn node_row(id: &str, branch: &TreeBranch, choice: &NodeChoice) -> Markup {
+    nested_row(id, branch, choice, 0)
 }
 
 /// A row that is indented by its level.
-fn nested_row(id: &str, row: &TreeDocument, choice: &NodeChoice, level: usize) -> Markup {
-    let is_selected = choice.node.as_deref() == Some(row.label.as_str());
-    let folded: Vec<String> = row.folded.iter().map(|(word, count)| format!("{count} {word}")).collect();
+fn nested_row(id: &str, branch: &TreeBranch, choice: &NodeChoice, level: usize) -> Markup {
+    let is_selected = choice.node.as_deref() == Some(branch.label.as_str());
+    let (row, folded) = (&branch.row, status_counts(&branch.folded));
     html! {
         tr data-row aria-current=[is_selected.then_some("true")] {
             td {
                 @if level > 0 { span.quiet aria-hidden="true" { ("└ ".repeat(level.min(4))) } }
-                a href=(choice.address_of(id, &row.label)) data-node-link=(row.label) { (shown_text::line(&row.label, 80)) } " " span.quiet { (shown_text::line(&row.kind, 40)) }
+                a href=(choice.address_of(id, &branch.label)) data-node-link=(branch.label) { (shown_text::line(&branch.label, 80)) } " " span.quiet { (shown_text::line(&row.kind, 40)) }
             }
-            td { (status_mark(&row.status)) }
+            td { (status_mark(row.status)) }
             td.number {
                 @if row.activations > 1 { "#" (row.activations) } @else if row.attempts > 0 { (row.attempts) } @else { "–" }
             }

@@ -1,11 +1,11 @@
 //! Executions as rows of a table.
 
-use jiff::Timestamp;
 use maud::{Markup, html};
+use sinew_documents::execution_list::ExecutionRow;
+use sinew_documents::model_usage::totals_words;
+use sinew_documents::timestamp::Timestamp;
 use sinew_documents::words;
-use sinew_inspection::model_usage;
 
-use crate::documents::ExecutionListRow;
 use crate::page_request::PageAddress;
 use crate::shown_text::{self, duration, elapsed_ms, time_mark};
 use crate::status_mark::status_mark;
@@ -37,13 +37,13 @@ pub(crate) fn all_columns(_: &str) -> bool {
 
 /// The rows as a table; each links to its execution.
 pub(crate) fn execution_table(
-    rows: &[ExecutionListRow],
+    rows: &[ExecutionRow],
     now: Timestamp,
     choice: RowChoice,
     shows: ShowsColumn<'_>,
 ) -> Markup {
     // Hide the column if no execution called a model.
-    let has_models = rows.iter().any(|row| !row.usage.is_null());
+    let has_models = rows.iter().any(|row| !row.usage.is_empty());
     let shows = |column: &str| shows(column) && (column != "models" || has_models);
     html! {
         div.scroll tabindex="0" role="region" aria-label="Executions" {
@@ -68,25 +68,20 @@ pub(crate) fn execution_table(
     }
 }
 
-fn execution_row(
-    row: &ExecutionListRow,
-    now: Timestamp,
-    choice: RowChoice,
-    shows: ShowsColumn<'_>,
-) -> Markup {
-    let elapsed = elapsed_ms(&row.started, row.ended.as_deref(), now);
+fn execution_row(row: &ExecutionRow, now: Timestamp, choice: RowChoice, shows: ShowsColumn<'_>) -> Markup {
+    let elapsed = elapsed_ms(row.started, row.ended, now);
     html! {
         tr data-row {
             @if choice == RowChoice::Offered {
                 td { input type="checkbox" name="execution" value=(row.execution) form=(BULK_FORM) aria-label=(format!("Select {}", shown_text::line(words::short_id(&row.execution), 40))); }
             }
-            td { (status_mark(&row.status)) }
+            td { (status_mark(row.status)) }
             td { a.id href=(PageAddress::execution(&row.execution)) title=(shown_text::name(&row.execution)) { (shown_text::line(words::short_id(&row.execution), 40)) } }
             td { a href=(PageAddress::of(&["executions"]).with("workflow", &row.workflow)) { (shown_text::line(&row.workflow, 48)) } }
-            @if shows("started") { td { (time_mark(&row.started, now)) } }
+            @if shows("started") { td { (time_mark(row.started, now)) } }
             @if shows("time") { td.number { (duration(elapsed)) } }
             @if shows("reason") { td.wide { (message(row)) } }
-            @if shows("models") { td.side { (model_usage::told_words(&row.usage)) } }
+            @if shows("models") { td.side { (totals_words(&row.usage)) } }
             @if shows("labels") { td.side {
                 @for (key, value) in row.labels.iter().take(MAX_LABELS) {
                     a.label href=(PageAddress::of(&["executions"]).with("label", &format!("{key}={value}"))) {
@@ -100,11 +95,11 @@ fn execution_row(
     }
 }
 
-fn message(row: &ExecutionListRow) -> Markup {
+fn message(row: &ExecutionRow) -> Markup {
     html! {
         @if let Some(waiting) = &row.waiting {
             (shown_text::line(waiting, MAX_MESSAGE_CHARS))
-        } @else if let Some(fault) = &row.error {
+        } @else if let Some(fault) = &row.fault {
             @if let Some(node) = &fault.node {
                 a href=(PageAddress::execution(&row.execution).with("node", node)) { (shown_text::line(node, 60)) } ": "
             }
@@ -121,15 +116,15 @@ mod tests {
 
     #[test]
     fn model_calls_have_a_column_if_there_are_any() {
-        let row = |id: &str, usage| -> ExecutionListRow {
+        let row = |id: &str, usage| -> ExecutionRow {
             let (status, started) = ("succeeded", "2026-11-23T10:00:00Z");
-            let row = json!({"execution": id, "workflow": "w", "status": status, "started": started, "usage": usage});
+            let row = json!({"execution": id, "workflow": "w", "status": status, "started": started, "caller": "c", "usage": usage});
             serde_json::from_value(row).unwrap()
         };
-        let page = |rows: &[ExecutionListRow]| {
-            execution_table(rows, Timestamp::UNIX_EPOCH, RowChoice::None, &all_columns).into_string()
+        let page = |rows: &[ExecutionRow]| {
+            execution_table(rows, Timestamp::default(), RowChoice::None, &all_columns).into_string()
         };
-        let (plain, asked) = (row("a", json!(null)), row("b", json!({"turns": 2, "cost_usd": 0.25})));
+        let (plain, asked) = (row("a", json!({})), row("b", json!({"turns": 2, "cost_usd": 0.25})));
         assert!(!page(std::slice::from_ref(&plain)).contains("Models"));
         let both = page(&[plain, asked]);
         assert!(both.contains("Models") && both.contains("2 turns, 0 tokens, $0.2500"), "{both}");

@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
+use sinew_documents::execution_list::ExecutionPage;
 use sinew_documents::words;
 
 use super::bulk::BULK_COMMANDS;
@@ -11,7 +12,7 @@ use super::list_filter::{FoundTarget, ListFilter};
 use super::read_execution;
 use crate::api_client::ApiPath;
 use crate::console_error::ConsoleError;
-use crate::documents::{ExecutionListDocument, WorkflowListRow};
+use crate::documents::WorkflowListRow;
 use crate::mesh_documents::CountsDocument;
 use crate::page_frame::{
     ConsolePage, ConsoleSection, EXECUTIONS_CHANGE, LiveSource, live_part, may_steer, page_or_problem,
@@ -66,7 +67,7 @@ async fn executions_page(
         }
     };
     let (list, workflows, counts) = futures_util::future::try_join3(
-        request.api.get::<ExecutionListDocument>(&path),
+        request.api.get::<ExecutionPage>(&path),
         request.api.get::<Vec<WorkflowListRow>>(&workflows_path),
         counts,
     )
@@ -113,7 +114,7 @@ fn bulk_form(request: &PageRequest) -> Markup {
     }
 }
 
-fn list_part(request: &PageRequest, filter: &ListFilter, list: &ExecutionListDocument) -> Markup {
+fn list_part(request: &PageRequest, filter: &ListFilter, list: &ExecutionPage) -> Markup {
     html! {
         @if list.unlisted_shards > 0 {
             p.notice { (words::count(list.unlisted_shards, "shard")) " without an executor: pending starts may be missing from this list." }

@@ -4,6 +4,7 @@ use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use sinew_documents::node_status::NodeStatus;
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
@@ -136,7 +137,7 @@ fn doctor(checks: &Result<Vec<DoctorCheckDocument>, ConsoleError>) -> Markup {
                             @for check in checks {
                                 tr {
                                     td { (shown_text::line(&check.check, 40)) }
-                                    td { (match check.state.as_str() { "ok" => mark_like("succeeded", "ok"), "warn" => mark_like("waiting", "warning"), _ => mark_like("failed", "failed") }) }
+                                    td { (match check.state.as_str() { "ok" => mark_like(NodeStatus::Succeeded, "ok"), "warn" => mark_like(NodeStatus::Waiting, "warning"), _ => mark_like(NodeStatus::Failed, "failed") }) }
                                     td.wide { (shown_text::line(&check.message, 600)) @if let Some(hint) = &check.hint { p.quiet { (shown_text::sentence(hint, 300)) } } }
                                     td { @if let Some(code) = &check.code { (code_link(code)) } }
                                 }

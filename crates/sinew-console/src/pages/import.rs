@@ -5,15 +5,16 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sinew_documents::comparison::ExecutionComparison;
+use sinew_documents::node::{NodeDescription, TreeBranch};
 use sinew_documents::words;
 
 use super::compare::comparison;
-use super::execution_head::fault;
+use super::execution_head::{failure_cause, fault};
 use super::timeline::whole_timeline;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{ComparisonDocument, NodeDocument, TreeDocument};
 use crate::mesh_documents::InspectionDocument;
 use crate::page_frame::{
     ConsolePage, ConsoleSection, DrawingUse, drawing, page_or_problem, problem_box, token_field,
@@ -47,7 +48,7 @@ pub(crate) struct ImportForm {
 #[derive(Default)]
 struct OpenedExport {
     found: Option<Result<InspectionDocument, ConsoleError>>,
-    compared: Option<Result<ComparisonDocument, ConsoleError>>,
+    compared: Option<Result<ExecutionComparison, ConsoleError>>,
 }
 
 pub(crate) async fn show(request: PageRequest) -> Response {
@@ -61,7 +62,7 @@ pub(crate) async fn open(request: PageRequest, Form(form): Form<ImportForm>) -> 
             return None;
         }
         let body = json!({ "first": form.text, "second": form.other });
-        Some(request.api.post::<ComparisonDocument>(&compared_path, &body).await)
+        Some(request.api.post::<ExecutionComparison>(&compared_path, &body).await)
     };
     let (found, compared) =
         futures_util::future::join(request.api.post_file(&path, form.text.clone()), compared).await;
@@ -112,16 +113,16 @@ fn inspection(found: &InspectionDocument) -> Markup {
     let execution = &found.description;
     html! {
         section #opened {
-            h2 { (status_mark(&execution.status)) " " (shown_text::line(&execution.workflow, 80)) }
+            h2 { (status_mark(execution.status)) " " (shown_text::line(&execution.workflow, 80)) }
             dl.facts {
                 div { dt { "Execution" } dd { code { (shown_text::name(&execution.execution)) } } }
-                div { dt { "Started" } dd { (shown_text::line(&execution.started, 40)) } }
+                div { dt { "Started" } dd { (execution.started) } }
                 div { dt { "Time" } dd { (duration(Some(execution.duration_ms))) } }
                 div { dt { "Nodes" } dd { (execution.nodes.over) "/" (execution.nodes.total) } }
                 div { dt { "Version" } dd { code { (shown_text::line(words::short(&execution.version), 20)) } " " (shown_text::line(&execution.dialect, 30)) } }
             }
             @if let Some(failure) = &execution.failure {
-                div.failure { h3 { "Cause" } ol.chain { @for cause in &failure.chain { li { (fault(cause)) } } } }
+                div.failure { h3 { "Cause" } ol.chain { @for cause in &failure.chain { li { (failure_cause(cause)) } } } }
             }
             @if let Some(svg) = found.drawing.as_ref().filter(|svg| svg.len() <= MAX_DRAWING_BYTES) { (drawing(svg.clone(), DrawingUse::Beside)) }
         }
@@ -145,7 +146,7 @@ fn inspection(found: &InspectionDocument) -> Markup {
                     tbody {
                         @for event in &found.events[skipped..] {
                             tr {
-                                td { (clock_mark(&event.at)) }
+                                td { (clock_mark(event.at)) }
                                 td { code { (shown_text::line(&event.kind, 60)) } }
                                 td { (shown_text::line(event.node.as_deref().unwrap_or("–"), 60)) }
                                 td.wide { (shown_text::value_line(&event.event)) }
@@ -158,7 +159,7 @@ fn inspection(found: &InspectionDocument) -> Markup {
     }
 }
 
-fn tree_table(tree: &[TreeDocument]) -> Markup {
+fn tree_table(tree: &[TreeBranch]) -> Markup {
     html! {
         section {
             h2 { "Nodes" }
@@ -172,27 +173,28 @@ fn tree_table(tree: &[TreeDocument]) -> Markup {
     }
 }
 
-fn tree_rows(row: &TreeDocument, level: usize, beside: usize) -> Markup {
+fn tree_rows(branch: &TreeBranch, level: usize, beside: usize) -> Markup {
     // Limits the size of the page: the wider a level, the fewer children of each node.
+    let TreeBranch { label, row, children, .. } = branch;
     let most = (MAX_ROWS / beside.max(1)).clamp(1, 20);
     html! {
         tr {
-            td { @for _ in 0..level { "· " } (shown_text::line(&row.label, 80)) " " span.quiet { (shown_text::line(&row.kind, 40)) } }
-            td { (status_mark(&row.status)) }
+            td { @for _ in 0..level { "· " } (shown_text::line(label, 80)) " " span.quiet { (shown_text::line(&row.kind, 40)) } }
+            td { (status_mark(row.status)) }
             td.number { (row.attempts) }
             td.number { (duration(row.duration_ms)) }
             td { (shown_text::line(row.agent.as_deref().unwrap_or("–"), 48)) }
             td.wide { (shown_text::line(row.message.as_deref().unwrap_or_default(), 240)) }
         }
-        @for child in row.children.iter().take(most) { (tree_rows(child, level + 1, beside * row.children.len().max(1))) }
+        @for child in children.iter().take(most) { (tree_rows(child, level + 1, beside * children.len().max(1))) }
     }
 }
 
 /// Number of leading nodes whose values fit into the page.
-fn shown_nodes(nodes: &[NodeDocument]) -> usize {
+fn shown_nodes(nodes: &[NodeDescription]) -> usize {
     let bytes = |value: Option<&Value>| value.map_or(0, |value| value.to_string().len().min(MAX_SHOWN_BYTES));
     let mut left = MAX_VALUE_BYTES;
-    let fits = |node: &&NodeDocument| {
+    let fits = |node: &&NodeDescription| {
         let needed = 300 + bytes(node.input.as_ref()) + bytes(node.output.as_ref());
         let fits = needed <= left;
         left = left.saturating_sub(needed);
@@ -201,10 +203,10 @@ fn shown_nodes(nodes: &[NodeDocument]) -> usize {
     nodes.iter().take_while(fits).count()
 }
 
-fn node_details(node: &NodeDocument) -> Markup {
+fn node_details(node: &NodeDescription) -> Markup {
     html! {
         details {
-            summary { (status_mark(&node.status)) " " (shown_text::line(&node.node, 100)) }
+            summary { (status_mark(node.status)) " " (shown_text::line(&node.node, 100)) }
             @if let Some(error) = &node.error { div.failure { (fault(error)) } }
             @if let Some(input) = &node.input { h3 { "Input" } (value_block(input, "#opened")) }
             @if let Some(output) = &node.output { h3 { "Output" } (value_block(output, "#opened")) }

@@ -1,8 +1,10 @@
 //! The filter of the list of executions, stored in the address.
 
-use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
+use sinew_documents::execution_status::{self, ExecutionStatus};
+use sinew_documents::timestamp::Timestamp;
+use sinew_documents::words::status_word;
 use sinew_source::duration::{DURATION_EXAMPLES, parse_duration};
 
 use crate::api_client::ApiPath;
@@ -15,7 +17,14 @@ use crate::shown_text;
 use crate::status_mark::status_mark;
 
 /// Statuses, in the order of the filter.
-const STATUSES: [&str; 6] = ["running", "waiting", "paused", "failed", "cancelled", "succeeded"];
+const STATUSES: [ExecutionStatus; 6] = [
+    ExecutionStatus::Running,
+    ExecutionStatus::Waiting,
+    ExecutionStatus::Paused,
+    ExecutionStatus::Failure,
+    ExecutionStatus::Cancelled,
+    ExecutionStatus::Success,
+];
 /// Time spans of the filter: value and label. The search box accepts others.
 const SPANS: [(&str, &str); 5] =
     [("15m", "15 minutes"), ("1h", "hour"), ("24h", "day"), ("7d", "week"), ("30d", "30 days")];
@@ -108,11 +117,12 @@ impl ListFilter {
             filter.label = labels.join(",");
         }
         // Reject invalid values here, so that the search box keeps the text.
-        if let Some(wrong) = comma_words(&filter.status).into_iter().find(|word| !STATUSES.contains(word)) {
-            let text = format!("{wrong:?} is not one of {}", STATUSES.join(", "));
+        let is_wrong = |word: &&str| execution_status::parse(word).is_none();
+        if let Some(wrong) = comma_words(&filter.status).into_iter().find(is_wrong) {
+            let text = format!("{wrong:?} is not one of {}", STATUSES.map(status_word).join(", "));
             return Err(ConsoleError::Input(text));
         }
-        filter.since_ms(Timestamp::UNIX_EPOCH)?;
+        filter.since_ms(Timestamp::default())?;
         Ok(FoundTarget::List(filter))
     }
 
@@ -154,7 +164,7 @@ impl ListFilter {
         let ms = since.ok_or_else(|| {
             ConsoleError::Input(format!("since: expected a duration such as {DURATION_EXAMPLES}"))
         })?;
-        Ok(Some(u64::try_from(now.as_millisecond()).unwrap_or_default().saturating_sub(ms)))
+        Ok(Some(now.ms().saturating_sub(ms)))
     }
 
     fn with_status(&self, status: &str) -> PageAddress {
@@ -199,11 +209,11 @@ impl ListFilter {
                         "All" @if let Some(counts) = counts { " " (count_mark(counts.counts.values().sum(), counts)) }
                     }
                 }
-                @for status in STATUSES {
+                @for (status, word) in STATUSES.map(|status| (status, status_word(status))) {
                     li {
-                        a href=(self.with_status(&toggled(&chosen, status))) aria-current=[chosen.contains(&status).then_some("true")] {
+                        a href=(self.with_status(&toggled(&chosen, word))) aria-current=[chosen.contains(&word).then_some("true")] {
                             (status_mark(status))
-                            @if let Some(counts) = counts { " " (count_mark(counts.counts.get(status).copied().unwrap_or_default(), counts)) }
+                            @if let Some(counts) = counts { " " (count_mark(counts.counts.get(word).copied().unwrap_or_default(), counts)) }
                         }
                     }
                 }
@@ -334,7 +344,7 @@ mod tests {
 
     #[test]
     fn spans_count_back_from_now() {
-        let now: Timestamp = "1970-01-01T02:00:00Z".parse().unwrap();
+        let now = Timestamp(2 * 3_600_000);
         let since = |text: &str| ListFilter { since: text.to_owned(), ..ListFilter::default() }.since_ms(now);
         assert_eq!(since("1h").unwrap(), Some(3_600_000));
         assert_eq!(since("24h").unwrap(), Some(0));

@@ -155,7 +155,7 @@ fn table(request: &PageRequest, choice: &MeshArtifactChoice, list: &MeshArtifact
                                 td { (shown_text::line(row.artifact.node.as_deref().unwrap_or("–"), 50)) }
                                 td.side { (shown_text::line(&row.artifact.media_type, 50)) }
                                 td.number { (size(row.artifact.size)) }
-                                td { (time_mark(&row.started, request.now)) }
+                                td { (time_mark(row.started, request.now)) }
                                 td { a href=(artifact_bytes(&row.execution, &row.artifact.reference()).address()) download { "Download" } }
                             }
                         }

@@ -4,6 +4,8 @@
 
 use maud::{Markup, html};
 use serde_json::Value;
+use sinew_documents::execution::ExecutionDescription;
+use sinew_documents::node::{AttemptEvidence, NodeDescription};
 use sinew_documents::words;
 
 use super::execution::NodeChoice;
@@ -11,7 +13,6 @@ use super::execution_head::fault;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{AttemptEvidenceDocument, ExecutionDocument, NodeDocument};
 use crate::page_frame::problem_box;
 use crate::page_request::PageRequest;
 use crate::shown_text::{self, clock_mark, command_line, value_block, value_line};
@@ -24,7 +25,7 @@ const MAX_NOTES: usize = 20;
 pub(super) struct OtherNode {
     /// Label of the other node, with its execution.
     told: String,
-    node: Result<NodeDocument, ConsoleError>,
+    node: Result<NodeDescription, ConsoleError>,
 }
 
 /// Reads the node to compare with; `None` if the address names none. If the text is the id of an
@@ -38,7 +39,7 @@ pub(super) async fn read_compared(
 ) -> Option<OtherNode> {
     let with = choice.with.as_deref().map(str::trim).filter(|with| !with.is_empty())?;
     let here = ApiPath::of(&["executions", id, "node"]).with("name", with);
-    if let Ok(node) = request.api.get::<NodeDocument>(&here).await {
+    if let Ok(node) = request.api.get::<NodeDescription>(&here).await {
         return Some(OtherNode { told: with.to_owned(), node: Ok(node) });
     }
     let there = ApiPath::of(&["executions", with, "node"]).with("name", name);
@@ -46,7 +47,7 @@ pub(super) async fn read_compared(
 }
 
 /// Conditions with the values that they refer to, and notes of the dialect.
-pub(super) fn conditions(execution: &ExecutionDocument, node: &NodeDocument) -> Markup {
+pub(super) fn conditions(execution: &ExecutionDescription, node: &NodeDescription) -> Markup {
     let warnings: Vec<&str> = execution
         .warnings
         .iter()
@@ -54,7 +55,7 @@ pub(super) fn conditions(execution: &ExecutionDocument, node: &NodeDocument) -> 
         .map(|warning| warning.message.as_str())
         .collect();
     html! {
-        @for condition in &node.conditions {
+        @for condition in &node.evidence.conditions {
             h3 { @match condition.kind.as_str() { "when" => "Runs when", "items" => "Items", "switch" => "Switch", _ => "Condition" } }
             p {
                 code { (shown_text::line(&condition.text, 600)) }
@@ -71,11 +72,11 @@ pub(super) fn conditions(execution: &ExecutionDocument, node: &NodeDocument) -> 
                 }
             }
         }
-        @if !warnings.is_empty() || !node.notes.is_empty() {
+        @if !warnings.is_empty() || !node.evidence.notes.is_empty() {
             h3 { "Notes" }
             ul.log {
                 @for warning in warnings.iter().take(MAX_NOTES) { li { (shown_text::line(warning, 600)) } }
-                @for note in node.notes.iter().take(MAX_NOTES) { li { (note_words(note)) } }
+                @for note in node.evidence.notes.iter().take(MAX_NOTES) { li { (note_words(note)) } }
             }
         }
     }
@@ -94,8 +95,8 @@ fn note_words(note: &Value) -> Markup {
 }
 
 /// Tokens, price and tool calls.
-pub(super) fn usage(node: &NodeDocument) -> Markup {
-    let number = |key: &str| node.usage.get(key).and_then(Value::as_u64);
+pub(super) fn usage(node: &NodeDescription) -> Markup {
+    let number = |key: &str| node.evidence.usage.get(key).and_then(Value::as_u64);
     let counts = [
         ("turns", "Turns"),
         ("tool_calls", "Tool calls"),
@@ -105,20 +106,20 @@ pub(super) fn usage(node: &NodeDocument) -> Markup {
     ];
     let counts: Vec<(&str, u64)> =
         counts.into_iter().filter_map(|(key, told)| Some((told, number(key)?))).collect();
-    let cost = node.usage.get("cost_usd").and_then(Value::as_f64);
-    let model = node.usage.get("model").and_then(Value::as_str);
+    let cost = node.evidence.usage.get("cost_usd").and_then(Value::as_f64);
+    let model = node.evidence.usage.get("model").and_then(Value::as_str);
     html! {
-        @if !counts.is_empty() || cost.is_some() || !node.agent_events.is_empty() {
+        @if !counts.is_empty() || cost.is_some() || !node.evidence.agent_events.is_empty() {
             h3 { "Model" }
             dl.facts {
                 @if let Some(model) = model { div { dt { "Model" } dd { (shown_text::line(model, 60)) } } }
                 @for (told, count) in &counts { div { dt { (told) } dd { (count) } } }
                 @if let Some(cost) = cost { div { dt { "Price" } dd { "$" (format!("{cost:.4}")) } } }
             }
-            @if !node.agent_events.is_empty() {
+            @if !node.evidence.agent_events.is_empty() {
                 details {
-                    summary { (words::count(node.agent_events.len(), "event")) " of the agent" }
-                    ol.log { @for event in node.agent_events.iter().take(MAX_NOTES) { li { code { (value_line(event)) } } } }
+                    summary { (words::count(node.evidence.agent_events.len(), "event")) " of the agent" }
+                    ol.log { @for event in node.evidence.agent_events.iter().take(MAX_NOTES) { li { code { (value_line(event)) } } } }
                 }
             }
         }
@@ -133,19 +134,19 @@ fn pretty(value: &Value) -> String {
 }
 
 /// Attempts with input and result, each compared with the previous one.
-pub(super) fn attempts(node: &NodeDocument, whole: &str) -> Markup {
+pub(super) fn attempts(node: &NodeDescription, whole: &str) -> Markup {
     html! {
-        @if node.attempt_list.len() > 1 {
+        @if node.evidence.attempt_list.len() > 1 {
             h3 { "Attempts" }
             ol.attempts {
-                @for (place, attempt) in node.attempt_list.iter().enumerate() {
+                @for (place, attempt) in node.evidence.attempt_list.iter().enumerate() {
                     li {
                         details {
                             summary {
-                                "Attempt " (attempt.attempt) " at " (clock_mark(&attempt.at)) " "
+                                "Attempt " (attempt.attempt) " at " (clock_mark(attempt.at)) " "
                                 @if attempt.error.is_some() { "failed" } @else if attempt.output.is_some() { "succeeded" } @else { "in progress" }
                             }
-                            (attempt_part(attempt, place.checked_sub(1).and_then(|before| node.attempt_list.get(before)), whole))
+                            (attempt_part(attempt, place.checked_sub(1).and_then(|before| node.evidence.attempt_list.get(before)), whole))
                         }
                     }
                 }
@@ -154,11 +155,7 @@ pub(super) fn attempts(node: &NodeDocument, whole: &str) -> Markup {
     }
 }
 
-fn attempt_part(
-    attempt: &AttemptEvidenceDocument,
-    before: Option<&AttemptEvidenceDocument>,
-    whole: &str,
-) -> Markup {
+fn attempt_part(attempt: &AttemptEvidence, before: Option<&AttemptEvidence>, whole: &str) -> Markup {
     html! {
         @match before {
             Some(before) if before.input == attempt.input => p.quiet { "Same input as the previous attempt." },
@@ -172,9 +169,9 @@ fn attempt_part(
 
 /// The form for another iteration or execution, and the differences.
 pub(super) fn comparison(
-    execution: &ExecutionDocument,
+    execution: &ExecutionDescription,
     choice: &NodeChoice,
-    node: &NodeDocument,
+    node: &NodeDescription,
     compared: Option<&OtherNode>,
 ) -> Markup {
     html! {

@@ -3,6 +3,9 @@
 use axum::http::StatusCode;
 use maud::{Markup, html};
 use serde_json::Value;
+use sinew_documents::execution::ExecutionDescription;
+use sinew_documents::node::{ExecutionId, NodeDescription, TreeBranch};
+use sinew_documents::node_status::NodeStatus;
 use sinew_documents::words;
 
 use super::execution::NodeChoice;
@@ -14,11 +17,11 @@ use super::recorded_case::case_link;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{AgentDocument, ExecutionDocument, NodeDocument, OFFLINE, TreeDocument};
+use crate::documents::{AgentDocument, OFFLINE};
 use crate::page_frame::{live_part, may_steer, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, clock_mark, command_line, duration, text_block, value_block};
-use crate::status_mark::{icon_of, status_mark};
+use crate::status_mark::{ShownStatus, status_mark};
 
 /// Maximum children that are shown as cells.
 const MAX_CELLS: usize = 400;
@@ -36,8 +39,8 @@ pub(crate) struct SelectedNode {
     id: String,
     /// Name of the node in its execution.
     name: String,
-    node: Result<NodeDocument, ConsoleError>,
-    tree: Vec<TreeDocument>,
+    node: Result<NodeDescription, ConsoleError>,
+    tree: Vec<TreeBranch>,
     /// Current card of the node's agent; `None` for nodes without an agent.
     card: Option<Result<AgentDocument, ConsoleError>>,
     steers: bool,
@@ -52,14 +55,14 @@ pub(crate) async fn read_node(request: &PageRequest, id: &str, choice: &NodeChoi
     for _ in 0..MAX_STEPS {
         let Some((caller, within)) = name.split_once('/') else { break };
         let path = ApiPath::of(&["executions", &id, "node"]).with("name", caller);
-        let Ok(NodeDocument { execution: Some(called), .. }) = request.api.get(&path).await else { break };
-        (id, name) = (called, within);
+        let Ok(NodeDescription { execution: Some(called), .. }) = request.api.get(&path).await else { break };
+        (id, name) = (called.to_string(), within);
     }
     let node_path = ApiPath::of(&["executions", &id, "node"]).with("name", name);
     let tree_path = ApiPath::of(&["executions", &id, "tree"]).with("node", name).with("depth", "2");
     let (node, tree) = futures_util::future::join(
-        request.api.get::<NodeDocument>(&node_path),
-        request.api.get::<Vec<TreeDocument>>(&tree_path),
+        request.api.get::<NodeDescription>(&node_path),
+        request.api.get::<Vec<TreeBranch>>(&tree_path),
     )
     .await;
     let card = async {
@@ -81,7 +84,7 @@ pub(crate) async fn read_node(request: &PageRequest, id: &str, choice: &NodeChoi
 /// The content of a tab, next to the inspector of the selected node.
 pub(super) async fn beside_node(
     request: &PageRequest,
-    execution: &ExecutionDocument,
+    execution: &ExecutionDescription,
     tab: ExecutionTab,
     content: &Markup,
 ) -> Result<Markup, ConsoleError> {
@@ -105,7 +108,7 @@ pub(super) fn selected_name(request: &PageRequest) -> Result<Option<String>, Con
 
 /// The inspector.
 pub(crate) fn node_inspector(
-    execution: &ExecutionDocument,
+    execution: &ExecutionDescription,
     choice: &NodeChoice,
     selected: &SelectedNode,
 ) -> Markup {
@@ -129,10 +132,14 @@ pub(crate) fn node_inspector(
     }
 }
 
-fn activation(id: &str, node: &NodeDocument, card: Option<&Result<AgentDocument, ConsoleError>>) -> Markup {
+fn activation(
+    id: &str,
+    node: &NodeDescription,
+    card: Option<&Result<AgentDocument, ConsoleError>>,
+) -> Markup {
     let whole = ApiPath::of(&["executions", id, "node"]).with("name", &node.node).address();
     html! {
-        h2 { (status_mark(&node.status)) " " (shown_text::line(&node.node, 120)) }
+        h2 { (status_mark(node.status)) " " (shown_text::line(&node.node, 120)) }
         dl.facts {
             div { dt { "Kind" } dd { (shown_text::line(&node.kind, 60)) } }
             @if let Some(agent) = &node.agent { div { dt { "Agent" } dd { a href=(PageAddress::agent(agent)) { (shown_text::line(agent, 60)) } " " (card_mark(card)) } } }
@@ -149,7 +156,7 @@ fn activation(id: &str, node: &NodeDocument, card: Option<&Result<AgentDocument,
             h3 { "Failed attempts" }
             ol.chain {
                 @for attempt in &node.failed_attempts {
-                    li { span.quiet { "attempt " (attempt.attempt) " at " (clock_mark(&attempt.at)) } " " (fault(&attempt.error)) }
+                    li { span.quiet { "attempt " (attempt.attempt) " at " (clock_mark(attempt.at)) } " " (fault(&attempt.error)) }
                 }
             }
         }
@@ -158,7 +165,7 @@ fn activation(id: &str, node: &NodeDocument, card: Option<&Result<AgentDocument,
             @if node.logs.len() > MAX_LOGS { p.quiet { "Latest " (MAX_LOGS) " of " (node.logs.len()) ". " a href=(whole) { "Show all" } } }
             ol.log {
                 @for log in &node.logs[node.logs.len().saturating_sub(MAX_LOGS)..] {
-                    li { span.quiet { (clock_mark(&log.at)) " #" (log.attempt) } " " (shown_text::line(&log.text, 400)) }
+                    li { span.quiet { (clock_mark(log.at)) " #" (log.attempt) } " " (shown_text::line(&log.text, 400)) }
                 }
             }
         }
@@ -179,7 +186,7 @@ fn card_mark(card: Option<&Result<AgentDocument, ConsoleError>>) -> Markup {
 
 /// Returns true if the failed attempts add nothing to the error of the node: none, or only the one
 /// that failed it.
-fn is_told_already(node: &NodeDocument) -> bool {
+fn is_told_already(node: &NodeDescription) -> bool {
     match node.failed_attempts.as_slice() {
         [] => true,
         [only] => node.error.as_ref().is_some_and(|error| error.message == only.error.message),
@@ -188,7 +195,7 @@ fn is_told_already(node: &NodeDocument) -> bool {
 }
 
 /// Actions of a node, and links to more views of it.
-fn node_actions(execution: &ExecutionDocument, choice: &NodeChoice, selected: &SelectedNode) -> Markup {
+fn node_actions(execution: &ExecutionDescription, choice: &NodeChoice, selected: &SelectedNode) -> Markup {
     html! {
         div.actions role="group" aria-label="Node actions" {
             @if let Ok(node) = &selected.node {
@@ -200,29 +207,29 @@ fn node_actions(execution: &ExecutionDocument, choice: &NodeChoice, selected: &S
     }
 }
 
-fn steering_links(id: &str, node: &NodeDocument) -> Markup {
+fn steering_links(id: &str, node: &NodeDescription) -> Markup {
     let of = |verb: &str, field: &str| PageAddress::of(&["executions", id, verb]).with(field, &node.node);
     html! {
-        @if matches!(node.status.as_str(), "failed" | "cancelled") {
+        @if matches!(node.status, NodeStatus::Failed | NodeStatus::Cancelled) {
             (action_link(&of("retry", "node"), "Retry this node…", &CommandText::of_execution("sinew execution retry", id).flag("--node", &node.node)))
         }
-        @if node.status == "succeeded" {
+        @if node.status == NodeStatus::Succeeded {
             (action_link(&of("fork", "at"), "Fork at this node…", &CommandText::of_execution("sinew execution fork", id).flag("--at", &node.node)))
         }
     }
 }
 
 /// A node without activation: why it was skipped, or what it waits for.
-fn without_activation(name: &str, tree: &[TreeDocument], error: &ConsoleError) -> Markup {
+fn without_activation(name: &str, tree: &[TreeBranch], error: &ConsoleError) -> Markup {
     html! {
         @match tree.first() {
-            Some(row) => {
-                h2 { (status_mark(&row.status)) " " (shown_text::line(&row.label, 120)) }
+            Some(TreeBranch { label, row, .. }) => {
+                h2 { (status_mark(row.status)) " " (shown_text::line(label, 120)) }
                 p {
-                    @match (row.status.as_str(), &row.message) {
-                        ("skipped", Some(reason)) => { "Skipped: " (shown_text::line(reason, 600)) }
+                    @match (row.status, &row.message) {
+                        (NodeStatus::Skipped, Some(reason)) => { "Skipped: " (shown_text::line(reason, 600)) }
                         (_, Some(message)) => (shown_text::line(message, 600)),
-                        ("planned", None) => "Not started: preceding nodes have not ended.",
+                        (NodeStatus::Planned, None) => "Not started: preceding nodes have not ended.",
                         _ => "Not started.",
                     }
                 }
@@ -241,12 +248,14 @@ fn without_activation(name: &str, tree: &[TreeDocument], error: &ConsoleError) -
 
 /// Links that expand or collapse a node in the graph, and a link to the execution that it started.
 fn open_links(page: &str, choice: &NodeChoice, selected: &SelectedNode) -> Markup {
-    let called = selected.node.as_ref().ok().and_then(|node| node.execution.as_deref());
+    let called =
+        selected.node.as_ref().ok().and_then(|node| node.execution.as_ref()).map(ExecutionId::as_str);
     let first = selected.tree.first();
-    let has_children = first.is_some_and(|row| !row.children.is_empty());
-    let is_workflow = called.is_some() || first.is_some_and(|row| row.kind == "workflow");
+    let has_children = first.is_some_and(|branch| !branch.children.is_empty());
+    let is_workflow = called.is_some() || first.is_some_and(|branch| branch.row.kind == "workflow");
     // Children are expanded by the node of the plan, workflows by the path to their node.
-    let name = if is_workflow { choice.node.as_deref() } else { first.map(|row| row.node.as_str()) };
+    let name =
+        if is_workflow { choice.node.as_deref() } else { first.map(|branch| branch.row.node.as_str()) };
     let opened = OpenedNodes::of(choice.open.as_deref());
     let link = |opened: OpenedNodes| {
         PageAddress::execution(page)
@@ -266,20 +275,20 @@ fn open_links(page: &str, choice: &NodeChoice, selected: &SelectedNode) -> Marku
 }
 
 /// A child as a coloured cell, so that hundreds fit on the screen.
-fn child_cell(id: &str, row: &TreeDocument, choice: &NodeChoice) -> Markup {
-    let (class, icon) = icon_of(&row.status);
-    let told = format!("{} {}", row.label, row.status);
+fn child_cell(id: &str, branch: &TreeBranch, choice: &NodeChoice) -> Markup {
+    let ShownStatus { word, icon } = branch.row.status.into();
+    let told = format!("{} {word}", branch.label);
     html! {
-        a class={ "cell is-" (class) } href=(choice.address_of(id, &row.label)) data-node-link=(row.label)
+        a class={ "cell is-" (word) } href=(choice.address_of(id, &branch.label)) data-node-link=(branch.label)
             title=(shown_text::line(&told, 120)) aria-label=(shown_text::line(&told, 120)) { (icon) }
     }
 }
 
 /// Children of a node. Children of the shown execution open in the same view.
-fn children(id: &str, choice: &NodeChoice, tree: &[TreeDocument], is_here: bool) -> Markup {
+fn children(id: &str, choice: &NodeChoice, tree: &[TreeBranch], is_here: bool) -> Markup {
     let other = NodeChoice::default();
     let choice = if is_here { choice } else { &other };
-    let rows: Vec<&TreeDocument> = tree.iter().flat_map(|row| &row.children).collect();
+    let rows: Vec<&TreeBranch> = tree.iter().flat_map(|branch| &branch.children).collect();
     html! {
         @if !rows.is_empty() {
             h3 { (words::count(rows.len(), "child").replace("childs", "children")) }

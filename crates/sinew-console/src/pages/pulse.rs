@@ -2,6 +2,8 @@
 
 use axum::response::Response;
 use maud::{Markup, html};
+use sinew_documents::approval::OpenApproval;
+use sinew_documents::execution_list::ExecutionPage;
 use sinew_documents::words;
 
 use super::activity::{activity_part, errors_part};
@@ -10,7 +12,6 @@ use super::traffic::stream_table;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{ApprovalDocument, ExecutionListDocument};
 use crate::mesh_documents::{ActivityDocument, PulseDocument};
 use crate::page_frame::{
     ConsolePage, ConsoleSection, EXECUTIONS_CHANGE, LiveSource, live_part, page_or_problem, token_field,
@@ -35,8 +36,8 @@ async fn pulse_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> 
     let activity_path = ApiPath::of(&["pulse", "activity"]);
     let (pulse, approvals, failed, activity) = futures_util::future::try_join4(
         request.api.get::<PulseDocument>(&pulse_path),
-        request.api.get::<Vec<ApprovalDocument>>(&approvals_path),
-        request.api.get::<ExecutionListDocument>(&failed_path),
+        request.api.get::<Vec<OpenApproval>>(&approvals_path),
+        request.api.get::<ExecutionPage>(&failed_path),
         request.api.get::<ActivityDocument>(&activity_path),
     )
     .await?;

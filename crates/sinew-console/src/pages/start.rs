@@ -101,7 +101,7 @@ async fn fields_of_execution(
             "the form cannot represent the input of this execution; run it again with `{command}`"
         ))
     })?;
-    let labels = old.labels.iter().filter(|(key, _)| *key != RERUN_LABEL);
+    let labels = old.about.labels.iter().filter(|(key, _)| *key != RERUN_LABEL);
     let labels = labels.map(|(key, value)| format!("{key}={value}"));
     let labels: Vec<String> = labels.chain([format!("{RERUN_LABEL}={}", old.execution)]).collect();
     written.insert(LABELS_FIELD.to_owned(), labels.join(", "));

@@ -4,15 +4,14 @@ use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use sinew_documents::timeline::{SpanKind, Timeline, TimelineRow, TimelineSpan};
 use sinew_documents::words;
 
 use super::execution_head::{ExecutionTab, execution_head, execution_title, live_source, read_execution};
-use super::execution_nodes::may_fold;
 use super::node_inspector::{beside_node, selected_name};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{SpanDocument, TimelineDocument, TimelineRowDocument};
 use crate::page_frame::{ConsolePage, ConsoleSection, live_part, page_or_problem};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration};
@@ -31,16 +30,29 @@ const ROW_HEIGHT: f64 = 20.0;
 const AXIS_HEIGHT: f64 = 22.0;
 /// Minimum width of a bar, so that short spans are visible.
 const MIN_BAR: f64 = 1.5;
-/// Kinds of time: value in the API, which is also the CSS class, and label.
-const KINDS: [(&str, &str); 7] = [
-    ("queued", "queued"),
-    ("agent_queue", "agent queue"),
-    ("agent", "agent"),
-    ("back_off", "back-off"),
-    ("timer", "timer"),
-    ("person", "person"),
-    ("children", "children"),
+/// Kinds of time, in the order of the legend.
+const KINDS: [SpanKind; 7] = [
+    SpanKind::Queued,
+    SpanKind::AgentQueue,
+    SpanKind::Agent,
+    SpanKind::BackOff,
+    SpanKind::Timer,
+    SpanKind::Person,
+    SpanKind::Children,
 ];
+
+/// CSS class and label of a kind of time.
+const fn look_of(kind: SpanKind) -> (&'static str, &'static str) {
+    match kind {
+        SpanKind::Queued => ("queued", "queued"),
+        SpanKind::AgentQueue => ("agent_queue", "agent queue"),
+        SpanKind::Agent => ("agent", "agent"),
+        SpanKind::BackOff => ("back_off", "back-off"),
+        SpanKind::Timer => ("timer", "timer"),
+        SpanKind::Person => ("person", "person"),
+        SpanKind::Children => ("children", "children"),
+    }
+}
 
 /// The range in the address.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -96,7 +108,7 @@ async fn timeline_page(id: &str, request: &PageRequest) -> Result<ConsolePage, C
     let view: TimelineView = request.query()?;
     let execution = read_execution(request, id).await?;
     let id = execution.execution.as_str();
-    let mut timeline: TimelineDocument = request.api.get(&view.path(id, MAX_ROWS)).await?;
+    let mut timeline: Timeline = request.api.get(&view.path(id, MAX_ROWS)).await?;
     let node = selected_name(request)?;
     let scale = scale_of(&view, &timeline)?;
     let has_quiet = timeline.rows.iter().any(|row| row.quiet);
@@ -133,16 +145,16 @@ fn timeline_command(id: &str, view: &TimelineView) -> CommandText {
 }
 
 /// Removes the rows of quiet nodes that need no attention.
-fn take_folded(timeline: &mut TimelineDocument) -> Vec<TimelineRowDocument> {
+fn take_folded(timeline: &mut Timeline) -> Vec<TimelineRow> {
     let rows = std::mem::take(&mut timeline.rows);
-    let (folded, shown) = rows.into_iter().partition(|row| may_fold(row.quiet, &row.status));
+    let (folded, shown) = rows.into_iter().partition(TimelineRow::may_fold);
     timeline.rows = shown;
     folded
 }
 
 /// The number of collapsed rows, and their total time.
-fn folded_note(folded: &[TimelineRowDocument], view: &TimelineView, id: &str, node: Option<&str>) -> Markup {
-    let own = folded.iter().flat_map(|row| &row.spans).filter(|span| span.kind != "children");
+fn folded_note(folded: &[TimelineRow], view: &TimelineView, id: &str, node: Option<&str>) -> Markup {
+    let own = folded.iter().flat_map(|row| &row.spans).filter(|span| span.kind != SpanKind::Children);
     let time: u64 = own.map(|span| span.to.saturating_sub(span.from)).sum();
     let open = TimelineView { quiet: Some("1".to_owned()), ..view.clone() };
     html! {
@@ -159,7 +171,7 @@ fn folded_note(folded: &[TimelineRowDocument], view: &TimelineView, id: &str, no
 fn view_form(
     view: &TimelineView,
     node: Option<&str>,
-    timeline: &TimelineDocument,
+    timeline: &Timeline,
     (id, has_quiet): (&str, bool),
 ) -> Markup {
     let end = timeline.duration_ms;
@@ -177,14 +189,14 @@ fn view_form(
                 a.button href=(TimelineView { from: String::new(), to: String::new(), ..view.clone() }.address(id).with_some("node", node)) { "Show all" }
             }
             ul.legend aria-label="Kinds of time" {
-                @for (kind, words) in KINDS { li { span class={ "sample " (kind) } {} (words) } }
+                @for (kind, words) in KINDS.map(look_of) { li { span class={ "sample " (kind) } {} (words) } }
                 li { span.sample.critical {} "critical path" }
             }
         }
     }
 }
 
-fn scale_of(view: &TimelineView, timeline: &TimelineDocument) -> Result<TimeScale, ConsoleError> {
+fn scale_of(view: &TimelineView, timeline: &Timeline) -> Result<TimeScale, ConsoleError> {
     let range = view.range(timeline.duration_ms)?;
     if view.cut.is_none() {
         return Ok(TimeScale::whole(range));
@@ -195,10 +207,10 @@ fn scale_of(view: &TimelineView, timeline: &TimelineDocument) -> Result<TimeScal
 }
 
 /// The timeline of an exported execution: the full range, without links to nodes.
-pub(super) fn whole_timeline(timeline: &TimelineDocument) -> Markup {
+pub(super) fn whole_timeline(timeline: &Timeline) -> Markup {
     html! {
         ul.legend aria-label="Kinds of time" {
-            @for (kind, words) in KINDS { li { span class={ "sample " (kind) } {} (words) } }
+            @for (kind, words) in KINDS.map(look_of) { li { span class={ "sample " (kind) } {} (words) } }
             li { span.sample.critical {} "critical path" }
         }
         (timeline_part(None, &TimeScale::whole((0, timeline.duration_ms)), timeline))
@@ -206,7 +218,7 @@ pub(super) fn whole_timeline(timeline: &TimelineDocument) -> Markup {
 }
 
 /// Chart and table. Nodes link to `here` if the execution is on the mesh.
-fn timeline_part(here: Option<&PageAddress>, scale: &TimeScale, timeline: &TimelineDocument) -> Markup {
+fn timeline_part(here: Option<&PageAddress>, scale: &TimeScale, timeline: &Timeline) -> Markup {
     html! {
         @if timeline.rows.is_empty() { p.empty { (if timeline.duration_ms > 0 { "No activations in this range." } else { "No activations yet." }) } } @else {
             (chart(timeline, scale))
@@ -218,11 +230,11 @@ fn timeline_part(here: Option<&PageAddress>, scale: &TimeScale, timeline: &Timel
 
 /// Returns true if the span itself is work: a map that waits for its children is idle when they
 /// are.
-fn is_work(span: &SpanDocument) -> bool {
-    matches!(span.kind.as_str(), "agent" | "agent_queue" | "queued")
+fn is_work(span: &TimelineSpan) -> bool {
+    matches!(span.kind, SpanKind::Agent | SpanKind::AgentQueue | SpanKind::Queued)
 }
 
-fn chart(timeline: &TimelineDocument, scale: &TimeScale) -> Markup {
+fn chart(timeline: &Timeline, scale: &TimeScale) -> Markup {
     let height = AXIS_HEIGHT + ROW_HEIGHT * timeline.rows.len() as f64;
     let x = |at: u64| scale.place(at) * CHART_WIDTH;
     html! {
@@ -243,7 +255,7 @@ fn chart(timeline: &TimelineDocument, scale: &TimeScale) -> Markup {
                         }
                     }
                     @for span in row.spans.iter().filter(|span| scale.shows(span.from, span.to)) {
-                        rect class={ "bar " (class_of(span)) } x=(place(x(span.from))) y=(place(top + 4.0))
+                        rect class={ "bar " (look_of(span.kind).0) } x=(place(x(span.from))) y=(place(top + 4.0))
                             width=(place((x(span.to) - x(span.from)).max(MIN_BAR))) height=(ROW_HEIGHT - 8.0) {
                             title { (shown_text::line(&row.node, 80)) ": " (words_of(span)) ", " (duration(Some(span.to.saturating_sub(span.from)))) }
                         }
@@ -260,28 +272,24 @@ fn place(number: f64) -> String {
     format!("{number:.1}")
 }
 
-fn class_of(span: &SpanDocument) -> &'static str {
-    KINDS.iter().find(|(kind, _)| *kind == span.kind).map_or("other", |(kind, _)| kind)
-}
-
-fn words_of(span: &SpanDocument) -> String {
-    let words = KINDS.iter().find(|(kind, _)| *kind == span.kind).map_or("other", |(_, words)| words);
-    if span.kind == "agent" && span.attempt > 1 {
+fn words_of(span: &TimelineSpan) -> String {
+    let (_, words) = look_of(span.kind);
+    if span.kind == SpanKind::Agent && span.attempt > 1 {
         format!("{words}, attempt {}", span.attempt)
     } else {
-        (*words).to_owned()
+        words.to_owned()
     }
 }
 
 /// The table: the total of each kind of time.
-fn span_table(here: Option<&PageAddress>, timeline: &TimelineDocument) -> Markup {
+fn span_table(here: Option<&PageAddress>, timeline: &Timeline) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Times" {
             table.rows {
                 thead {
                     tr {
                         th scope="col" { "Node" } th scope="col" { "Status" } th.number scope="col" { "Start" }
-                        @for (_, words) in KINDS { th.number scope="col" { (words) } }
+                        @for (_, words) in KINDS.map(look_of) { th.number scope="col" { (words) } }
                         th scope="col" { "Critical path" }
                     }
                 }
@@ -291,8 +299,8 @@ fn span_table(here: Option<&PageAddress>, timeline: &TimelineDocument) -> Markup
     }
 }
 
-fn time_row(here: Option<&PageAddress>, row: &TimelineRowDocument) -> Markup {
-    let sum = |kind: &str| -> u64 {
+fn time_row(here: Option<&PageAddress>, row: &TimelineRow) -> Markup {
+    let sum = |kind: SpanKind| -> u64 {
         row.spans.iter().filter(|span| span.kind == kind).map(|span| span.to.saturating_sub(span.from)).sum()
     };
     html! {
@@ -303,9 +311,9 @@ fn time_row(here: Option<&PageAddress>, row: &TimelineRowDocument) -> Markup {
                     None => (shown_text::line(&row.node, 80)),
                 }
             }
-            td { (status_mark(&row.status)) }
+            td { (status_mark(row.status)) }
             td.number { (words::duration(row.at)) }
-            @for (kind, _) in KINDS { td.number { @match sum(kind) { 0 => "–", ms => (words::duration(ms)) } } }
+            @for kind in KINDS { td.number { @match sum(kind) { 0 => "–", ms => (words::duration(ms)) } } }
             td { @if row.critical { "critical" } }
         }
     }

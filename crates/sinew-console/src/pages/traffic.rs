@@ -201,7 +201,7 @@ fn dead_letters(
                                 @for one in found.messages.iter().rev() {
                                     tr data-row {
                                         td { code { (shown_text::line(&one.message, 60)) } }
-                                        td { (time_mark(&one.set_aside, request.now)) }
+                                        td { (time_mark(one.set_aside, request.now)) }
                                         td.wide { (shown_text::line(&one.reason, 300)) }
                                         td.wide { (shown_text::line(&one.subject, 200)) }
                                         td {

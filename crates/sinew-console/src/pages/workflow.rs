@@ -4,6 +4,7 @@ use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use sinew_documents::execution_list::ExecutionPage;
 use sinew_documents::words;
 
 use super::execution::MAX_DRAWN_NODES;
@@ -13,7 +14,7 @@ use super::source::{LISTED_NODES, plan};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{ExecutionListDocument, VersionDocument, WorkflowDocument};
+use crate::documents::{VersionDocument, WorkflowDocument};
 use crate::mesh_documents::{OutcomesDocument, VersionOutcomesDocument};
 use crate::page_frame::{
     ConsolePage, ConsoleSection, DrawingUse, drawing, large_drawing, may_steer, page_or_problem, problem_box,
@@ -57,7 +58,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
     let (workflow, versions, last, outcomes) = futures_util::future::join4(
         request.api.get::<WorkflowDocument>(&described_path),
         request.api.get::<Vec<VersionDocument>>(&versions_path),
-        request.api.get::<ExecutionListDocument>(&last_path),
+        request.api.get::<ExecutionPage>(&last_path),
         request.api.get::<OutcomesDocument>(&outcomes_path),
     )
     .await;
@@ -186,7 +187,7 @@ fn version_table(
                         @for version in versions.iter().take(MAX_VERSIONS) {
                             tr data-row aria-current=[(version.version == shown).then_some("true")] {
                                 td { a href=(PageAddress::workflow(name).with("version", &version.version)) { code { (shown_text::line(words::short(&version.version), 20)) } } }
-                                td { (time_mark(&version.deployed, request.now)) }
+                                td { (time_mark(version.deployed, request.now)) }
                                 td { (shown_text::line(&version.by, 80)) }
                                 td.number { @match outcomes_of(Some(&version.version)) { Some(counts) => (success_rate(counts)), None => "–" } }
                                 td.wide {

@@ -71,7 +71,7 @@ fn workflow_table(
                                 td { (shown_text::line(&row.dialect, 30)) }
                                 td { code { (shown_text::line(words::short(&row.digest), 20)) } }
                                 td.number { (row.versions) }
-                                td { (time_mark(&row.deployed, request.now)) }
+                                td { (time_mark(row.deployed, request.now)) }
                                 td.side { (shown_text::line(&row.by, 40)) }
                                 (series_cells(series_of(&row.name)))
                                 td {

@@ -4,12 +4,12 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use sinew_operations::approvals::{DecisionRequest, OpenApproval};
+use sinew_documents::approval::{ApprovalDetails, OpenApproval};
+use sinew_operations::approvals::DecisionRequest;
 
 use super::api_call::{ApiCall, answer};
 use super::route::{ApiRoute, get, post};
 use crate::http_error::HttpProblem;
-use sinew_operations::approvals::ApprovalDetails;
 use sinew_operations::approvals::RecordedDecision;
 use sinew_protocol::access::AccessRole;
 

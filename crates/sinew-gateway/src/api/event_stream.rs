@@ -64,15 +64,15 @@ impl FrameSource for EventFrames {
 impl EventFrames {
     /// Appends frames for the events after the last sent one.
     fn take(&mut self, queue: &mut FrameQueue) {
-        for line in events::lines(&self.changes.record, self.choice.words) {
-            if line.place() <= self.choice.after {
+        for event in events::lines(&self.changes.record, self.choice.words) {
+            if event.place() <= self.choice.after {
                 continue;
             }
-            self.choice.after = line.place();
-            if self.choice.node.as_deref().is_none_or(|node| line.is_about(node)) {
+            self.choice.after = event.place();
+            if self.choice.node.as_deref().is_none_or(|node| event.is_about(node)) {
                 // JSON output contains no line breaks, so the data is one line.
-                let data = serde_json::to_string(&line).unwrap_or_default();
-                queue.push(format!("id: {}\ndata: {data}\n\n", line.seq));
+                let data = serde_json::to_string(&event.line).unwrap_or_default();
+                queue.push(format!("id: {}\ndata: {data}\n\n", event.line.seq));
             }
         }
     }

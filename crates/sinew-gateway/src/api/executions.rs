@@ -4,14 +4,21 @@ use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use sinew_documents::agent::AgentWork;
+use sinew_documents::comparison::ExecutionComparison;
+use sinew_documents::event::{EventLine, EventPage};
+use sinew_documents::execution::ExecutionDescription;
+use sinew_documents::execution_list::ExecutionPage;
+use sinew_documents::node::{NodeDescription, TreeBranch};
 use sinew_documents::node_status::NodeStatus;
+use sinew_documents::timeline::Timeline;
 use sinew_documents::words;
 use sinew_inspection::agent_work::agent_work;
 use sinew_inspection::describe::describe as describe_execution;
 use sinew_inspection::diff;
-use sinew_inspection::events::{self, EventWords};
-use sinew_inspection::list::{ExecutionRow, RowFilter};
+use sinew_inspection::events::{self, EventWords, RecordedEvent};
+use sinew_inspection::list::RowFilter;
 use sinew_inspection::node_description::{describe_node, find_activation};
 use sinew_inspection::record;
 use sinew_inspection::timeline::{self, TimelineWindow};
@@ -34,13 +41,7 @@ use super::event_stream;
 use super::route::{ApiRoute, EVENT_STREAM, get};
 use crate::files::{FileBytes, saved_as, take_place};
 use crate::http_error::HttpProblem;
-use sinew_inspection::agent_work::AgentWork;
-use sinew_inspection::describe::ExecutionDescription;
-use sinew_inspection::diff::ExecutionComparison;
-use sinew_inspection::node_description::NodeDescription;
 use sinew_inspection::record::RecordDocument;
-use sinew_inspection::timeline::Timeline;
-use sinew_inspection::tree::TreeBranch;
 use sinew_operations::execution_artifacts::ArtifactRow;
 
 /// Default page size of executions.
@@ -141,16 +142,6 @@ pub(crate) struct ListQuery {
 /// Returns the status with this name, in documents or for people.
 fn status_of(word: &str) -> Option<ExecutionStatus> {
     ExecutionStatus::ALL.into_iter().find(|one| one.as_str() == word || words::status_word(*one) == word)
-}
-
-/// A page of executions.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct ExecutionPage {
-    executions: Vec<ExecutionRow>,
-    /// Cursor of the next page; `None` on the last.
-    next: Option<String>,
-    /// Shards that no executor serves: starts that are stored there may be missing.
-    unlisted_shards: usize,
 }
 
 /// Splits a comma-separated parameter.
@@ -440,14 +431,6 @@ enum EventVocabulary {
     Facts,
 }
 
-/// A page of events.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct EventPage {
-    events: Vec<events::EventLine>,
-    /// The `seq` of the last event, if more follow; what `after` takes, and `before` where the newest come first.
-    next: Option<String>,
-}
-
 async fn events(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: EventsQuery = call.query()?;
     let words = match query.words.unwrap_or(EventVocabulary::Mesh) {
@@ -477,14 +460,14 @@ async fn events(call: ApiCall) -> Result<Response, HttpProblem> {
     if query.order.unwrap_or_default() == EventOrder::Newest {
         lines.reverse();
     }
-    let is_wanted = |line: &events::EventLine| {
-        line.place() > after
-            && before.is_none_or(|before| line.place() < before)
-            && query.node.as_deref().is_none_or(|node| line.is_about(node))
+    let is_wanted = |event: &RecordedEvent| {
+        event.place() > after
+            && before.is_none_or(|before| event.place() < before)
+            && query.node.as_deref().is_none_or(|node| event.is_about(node))
     };
     let limit = row_limit(query.limit, EVENTS_PAGE, EVENTS_PAGE)?;
     let mut wanted = lines.into_iter().filter(is_wanted);
-    let page: Vec<events::EventLine> = wanted.by_ref().take(limit).collect();
+    let page: Vec<EventLine> = wanted.by_ref().take(limit).map(|event| event.line).collect();
     let next = wanted.next().and_then(|_| page.last()).map(|last| last.seq.clone());
     answer(&EventPage { events: page, next })
 }

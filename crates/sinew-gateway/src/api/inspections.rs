@@ -5,14 +5,19 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sinew_diagram::Direction;
-use sinew_inspection::describe::{ExecutionDescription, describe};
+use sinew_documents::comparison::ExecutionComparison;
+use sinew_documents::event::EventLine;
+use sinew_documents::execution::ExecutionDescription;
+use sinew_documents::node::{NodeDescription, TreeBranch};
+use sinew_documents::timeline::Timeline;
+use sinew_inspection::describe::describe;
 use sinew_inspection::diff;
 use sinew_inspection::drawing::{self, DrawnProgress};
-use sinew_inspection::events::{self, EventLine, EventWords};
-use sinew_inspection::node_description::{NodeDescription, describe_node};
+use sinew_inspection::events::{self, EventWords};
+use sinew_inspection::node_description::describe_node;
 use sinew_inspection::record::{self, Record};
-use sinew_inspection::timeline::{Timeline, TimelineWindow, timeline};
-use sinew_inspection::tree::{TreeBranch, TreeOptions, tree};
+use sinew_inspection::timeline::{TimelineWindow, timeline};
+use sinew_inspection::tree::{TreeOptions, tree};
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
 use sinew_inspection::waiting::waits;
 use sinew_operations::failure::{Failure, FailureKind};
@@ -22,7 +27,6 @@ use sinew_protocol::{Vocabulary, code};
 use super::api_call::{ApiCall, answer, answer_written, too_many_values, written};
 use super::route::{ApiRoute, post};
 use crate::http_error::HttpProblem;
-use sinew_inspection::diff::ExecutionComparison;
 
 /// Maximum number of nodes with input and output.
 const MAX_NODES: usize = 200;
@@ -48,7 +52,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         )
         .file()
         .body_bytes(MAX_EXPORT_BYTES)
-        .returns::<ExportViews<'_>>(),
+        .returns::<ExportViews>(),
         post("/comparisons", "CompareExports", "Compare two exported executions; nothing is stored", compare)
             .json::<ComparedExports>()
             .body_bytes(2 * MAX_EXPORT_BYTES)
@@ -114,7 +118,7 @@ fn read_export(bytes: &[u8]) -> Result<Record, HttpProblem> {
 
 /// Everything that people look at in an export.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct ExportViews<'a> {
+pub(super) struct ExportViews {
     /// Status, with causes and next steps.
     description: ExecutionDescription,
     /// Nodes, three levels deep.
@@ -124,7 +128,7 @@ pub(super) struct ExportViews<'a> {
     /// Times of activations.
     timeline: Timeline,
     /// The latest events.
-    events: &'a [EventLine],
+    events: Vec<EventLine>,
     /// Number of earlier events.
     skipped_events: usize,
     /// Drawing as SVG; `None` for one that is too large.
@@ -150,7 +154,7 @@ fn written_views(record: &Record) -> Result<Vec<u8>, HttpProblem> {
         tree: tree(record, &context, &options),
         nodes: (0..count).map(|act| describe_node(record, act, &context)).collect(),
         timeline: timeline(record, now, TimelineWindow::first(MAX_NODES)),
-        events: &lines,
+        events: lines.into_iter().map(|event| event.line).collect(),
         skipped_events: skipped,
         drawing: sinew_diagram::svg(&drawing).ok(),
     })

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sinew_diagram::{NodeMark, Status};
+use sinew_documents::execution::{ShownWait, WaitKind};
 use sinew_documents::node_status::NodeStatus;
 use sinew_documents::words;
 use sinew_engine::{Activation, ExecutionState, Fact, IndexedPlan, ROOT, Round};
 use sinew_plan::{NodeIndex, NodeOperation, Plan};
 
 use crate::node_rows;
-use crate::waiting::{ShownWait, WaitKind};
 
 /// Maximum characters of a note in a drawing.
 const MAX_NOTE_CHARS: usize = 80;

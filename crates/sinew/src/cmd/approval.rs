@@ -2,11 +2,12 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use sinew_documents::approval::OpenApproval;
+use sinew_documents::execution::ShownWait;
 use sinew_documents::words;
 use sinew_inspection::decision;
 use sinew_inspection::record::Record;
-use sinew_inspection::waiting::ShownWait;
-use sinew_operations::approvals::{DecisionRequest, OpenApproval};
+use sinew_operations::approvals::DecisionRequest;
 use sinew_operations::failure::Failure;
 use sinew_runtime::local;
 
@@ -134,7 +135,7 @@ fn table(rows: &[OpenApproval], now: u64) -> String {
         let path: Vec<&str> = path.iter().chain([workflow]).map(String::as_str).collect();
         let question = wait.question.as_ref();
         let who = question.map(|question| question.allowed.join(",")).filter(|who| !who.is_empty());
-        let due = wait.until.map(|until| match until.checked_sub(now) {
+        let due = wait.until.map(|until| match until.ms().checked_sub(now) {
             Some(left) => format!("in {}", sinew_documents::words::duration(left)),
             None => "now".to_owned(),
         });
@@ -142,7 +143,7 @@ fn table(rows: &[OpenApproval], now: u64) -> String {
             words::short_id(id).to_owned(),
             words::one_line(&path.join(" > "), 60),
             wait.node.clone().unwrap_or_default(),
-            words::ago(wait.since, now),
+            words::ago(wait.since.ms(), now),
             due.unwrap_or_else(|| "-".into()),
             words::one_line(&who.unwrap_or_else(|| "anyone".into()), 30),
             words::one_line(question.map(|question| question.prompt.as_str()).unwrap_or_default(), 80),
@@ -174,11 +175,11 @@ fn question_text(record: &Record, wait: &ShownWait, now: u64) -> String {
     line("execution", record.id().to_owned());
     line("workflow", words::name(&record.plan().name));
     line("node", words::name(node));
-    line("asked", words::ago(wait.since, now));
+    line("asked", words::ago(wait.since.ms(), now));
     if let Some(until) = wait.until {
         line(
             "due",
-            match until.checked_sub(now) {
+            match until.ms().checked_sub(now) {
                 Some(left) => format!("in {}", sinew_documents::words::duration(left)),
                 None => "now".to_owned(),
             },

@@ -1,8 +1,9 @@
 //! `sinew agent` on a mesh: announced cards, and calls through the A2A endpoint.
 
 use serde_json::{Value, json};
+use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::words;
-use sinew_inspection::list::{ExecutionRow, RowFilter};
+use sinew_inspection::list::RowFilter;
 use sinew_operations::agent_calls::{AgentQuestion, ask_agent, fault_failure};
 use sinew_operations::agent_list::{AgentRow, describe_agent, find_agent, list_agents, retire_agent};
 use sinew_operations::failure::Failure;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sinew_agents::{People as _, PersonPrompt};
-use sinew_operations::approvals::{DecisionRequest, OpenApproval};
+use sinew_documents::approval::OpenApproval;
+use sinew_operations::approvals::DecisionRequest;
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::MeshOperator;
 use sinew_protocol::card::PERSON_QUESTION;

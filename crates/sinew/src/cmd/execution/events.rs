@@ -1,7 +1,8 @@
 //! `sinew execution events`: the events of an execution, one per line.
 
 use clap::Args;
-use sinew_inspection::events::{self, EventLine, EventWords};
+use sinew_documents::event::EventLine;
+use sinew_inspection::events::{self, EventWords, RecordedEvent};
 use sinew_operations::execution_changes::ExecutionChanges;
 use sinew_operations::failure::Failure;
 use sinew_protocol::Vocabulary;
@@ -62,21 +63,24 @@ pub(super) async fn events(args: &EventsArgs, output: &Output) -> Result<Exit, F
         _ => EventWords::Mesh(Vocabulary::Current),
     };
     let from = args.from.as_deref().map(seq).transpose()?.unwrap_or_default();
-    let takes = |line: &EventLine| {
-        line.place() >= from
-            && (args.kinds.is_empty() || args.kinds.contains(&line.kind))
-            && args.node.as_deref().is_none_or(|wanted| line.is_about(wanted))
+    let takes = |event: &RecordedEvent| {
+        event.place() >= from
+            && (args.kinds.is_empty() || args.kinds.contains(&event.line.kind))
+            && args.node.as_deref().is_none_or(|wanted| event.is_about(wanted))
     };
     let found = args.which.open().await?;
     if !args.follow {
-        let mut lines: Vec<EventLine> =
+        let mut found: Vec<RecordedEvent> =
             events::lines(&found.record, whose).into_iter().filter(takes).collect();
         if args.reverse {
-            lines.reverse();
+            found.reverse();
         }
         match output.format {
-            Format::Json | Format::Yaml => output.value(&lines, |_| String::new()),
-            _ => lines.iter().for_each(|line| print(line, output)),
+            Format::Json | Format::Yaml => {
+                let lines: Vec<EventLine> = found.into_iter().map(|event| event.line).collect();
+                output.value(&lines, |_| String::new());
+            }
+            _ => found.iter().for_each(|event| print(event, output)),
         }
         return Ok(Exit::Ok);
     }
@@ -86,20 +90,20 @@ pub(super) async fn events(args: &EventsArgs, output: &Output) -> Result<Exit, F
     let mut changes = ExecutionChanges::of(found).await?;
     let mut shown = 0;
     loop {
-        let lines = events::lines(&changes.record, whose);
-        lines.iter().skip(shown).filter(|line| takes(line)).for_each(|line| print(line, output));
-        shown = lines.len();
+        let found = events::lines(&changes.record, whose);
+        found.iter().skip(shown).filter(|event| takes(event)).for_each(|event| print(event, output));
+        shown = found.len();
         if !changes.next().await? {
             return Ok(Exit::Ok);
         }
     }
 }
 
-fn print(line: &EventLine, output: &Output) {
+fn print(event: &RecordedEvent, output: &Output) {
     match output.format {
-        Format::Jsonl => output.text(&serde_json::to_string(line).unwrap_or_default()),
-        Format::Name => output.line(&line.kind),
-        _ => output.line(&line.show()),
+        Format::Jsonl => output.text(&serde_json::to_string(&event.line).unwrap_or_default()),
+        Format::Name => output.line(&event.line.kind),
+        _ => output.line(&event.show()),
     }
 }
 

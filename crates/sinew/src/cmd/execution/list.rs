@@ -2,8 +2,9 @@
 
 use clap::Args;
 use serde_json::json;
+use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::words;
-use sinew_inspection::list::{self, ExecutionRow, RowFilter};
+use sinew_inspection::list::{self, RowFilter};
 use sinew_operations::execution_list::{ListDepth, RestOfList};
 use sinew_operations::failure::Failure;
 use sinew_operations::local_records;
@@ -124,6 +125,6 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
 /// Returns the executions that ran in this folder; `None` if it has no records.
 fn local_rows(wanted: &RowFilter, now: u64) -> Option<Vec<ExecutionRow>> {
     let records = local_records::newest(MAX_LOCAL_RECORDS);
-    let rows = records.iter().map(|record| ExecutionRow::of(record, now)).filter(|row| wanted.takes(row));
+    let rows = records.iter().map(|record| list::execution_row(record, now)).filter(|row| wanted.takes(row));
     (!records.is_empty()).then(|| rows.collect())
 }

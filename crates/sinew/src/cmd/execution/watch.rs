@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use sinew_documents::execution::{ShownWait, WaitKind};
 use sinew_documents::node_status::NodeStatus;
 use sinew_documents::words;
 use sinew_engine::Fact;
@@ -172,16 +173,16 @@ impl WatchView<'_> {
             output.error_line(&line);
         }
         let waits = waiting::waits(record, &context);
-        let is_told = |wait: &&waiting::ShownWait| {
-            wait.what == waiting::WaitKind::Person || wait.what == waiting::WaitKind::Executor || wait.is_late
+        let is_told = |wait: &&ShownWait| {
+            wait.what == WaitKind::Person || wait.what == WaitKind::Executor || wait.is_late
         };
         // Compare keys, not texts: the time since the last heartbeat changes in every text.
         let said = waits.iter().find(is_told).map(|wait| match wait.what {
-            waiting::WaitKind::Person => {
+            WaitKind::Person => {
                 let text = waiting::summary(&waits).unwrap_or_default();
                 (text.clone(), format!("waiting for {text}"))
             }
-            waiting::WaitKind::Executor => ("executor".to_owned(), format!("waiting for {}", wait.subject)),
+            WaitKind::Executor => ("executor".to_owned(), format!("waiting for {}", wait.subject)),
             _ => {
                 let node = wait.node.as_deref().unwrap_or("-");
                 (node.to_owned(), format!("{node}: {}", wait.subject))

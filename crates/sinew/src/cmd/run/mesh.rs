@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
+use sinew_documents::execution::WaitKind;
 use sinew_documents::words;
 use sinew_inspection::execution_status::{end_word, status_of};
 use sinew_inspection::node_rows;
@@ -278,7 +279,7 @@ async fn ended(
             ));
         }
         ExecutionStatus::Waiting => {
-            for wait in waits.iter().filter(|wait| wait.what == waiting::WaitKind::Person) {
+            for wait in waits.iter().filter(|wait| wait.what == WaitKind::Person) {
                 let node = wait.node.as_deref().unwrap_or_default();
                 let prompt =
                     wait.question.as_ref().map(|question| question.prompt.as_str()).unwrap_or_default();

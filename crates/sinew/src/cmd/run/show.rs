@@ -4,11 +4,12 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sinew_documents::node::NodeRow;
 use sinew_documents::words;
 use sinew_engine::{Fact, Time};
 use sinew_execution::{Execution, events};
 use sinew_inspection::execution_status::end_word;
-use sinew_inspection::node_rows::{self, NodeRow};
+use sinew_inspection::node_rows;
 use sinew_inspection::node_table::{NodeColumns, NodeLine, PictureLine};
 use sinew_inspection::view_context::ViewContext;
 use sinew_protocol::message::Vocabulary;

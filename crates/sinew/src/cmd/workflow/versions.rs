@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
+use sinew_documents::comparison::{PatchKind, PatchOperation};
 use sinew_documents::words;
 use sinew_inspection::diff;
 use sinew_operations::deployed_workflows::VersionRow;
@@ -109,14 +110,13 @@ pub(super) fn diff(args: &DiffArgs, output: &Output) -> Result<Exit, Failure> {
         if same {
             return "the workflows are the same".to_owned();
         }
-        let line = |change: &Value| {
-            let text = |key: &str| change.get(key).map(ToString::to_string).unwrap_or_default();
-            let (path, op) =
-                (change["path"].as_str().unwrap_or_default(), change["op"].as_str().unwrap_or_default());
+        let line = |change: &PatchOperation| {
+            let text = |value: &Option<Value>| value.as_ref().map(ToString::to_string).unwrap_or_default();
+            let PatchOperation { op, path, value, was } = change;
             let sign = match op {
-                "add" => format!("+ {path}  {}", text("value")),
-                "remove" => format!("- {path}  {}", text("was")),
-                _ => format!("~ {path}  {} -> {}", text("was"), text("value")),
+                PatchKind::Add => format!("+ {path}  {}", text(value)),
+                PatchKind::Remove => format!("- {path}  {}", text(was)),
+                PatchKind::Replace => format!("~ {path}  {} -> {}", text(was), text(value)),
             };
             words::one_line(&sign, 200)
         };
