@@ -4,32 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
-use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::timestamp::Timestamp;
-
-/// An artifact of an agent.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct ArtifactDocument {
-    pub(crate) name: String,
-    #[serde(default)]
-    pub(crate) version: u64,
-    #[serde(default)]
-    pub(crate) media_type: String,
-    #[serde(default)]
-    pub(crate) sha256: String,
-    #[serde(default)]
-    pub(crate) size: u64,
-    pub(crate) node: Option<String>,
-    pub(crate) attempt: Option<u32>,
-}
-
-impl ArtifactDocument {
-    /// The name of one version, as commands and the API take it.
-    pub(crate) fn reference(&self) -> String {
-        let node = self.node.as_deref().map(|node| format!("{node}/")).unwrap_or_default();
-        format!("{node}{}:v{}", self.name, self.version)
-    }
-}
 
 /// An execution that was started.
 #[derive(Clone, Debug, Deserialize)]
@@ -139,62 +114,6 @@ pub(crate) struct FindingDocument {
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct DeployedDocument {
     pub(crate) name: String,
-}
-
-/// An agent of a list.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct AgentListRow {
-    pub(crate) name: String,
-    #[serde(default)]
-    pub(crate) version: String,
-    #[serde(default)]
-    pub(crate) kind: String,
-    #[serde(default)]
-    pub(crate) description: String,
-    #[serde(default)]
-    pub(crate) skills: Vec<String>,
-    #[serde(default)]
-    pub(crate) state: String,
-    pub(crate) heartbeat_age_ms: Option<u64>,
-    pub(crate) queued: Option<u64>,
-}
-
-/// Description of an agent.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct AgentDocument {
-    pub(crate) name: String,
-    #[serde(default)]
-    pub(crate) kind: String,
-    #[serde(default)]
-    pub(crate) version: String,
-    #[serde(default)]
-    pub(crate) description: String,
-    #[serde(default)]
-    pub(crate) skills: Vec<SkillDocument>,
-    #[serde(default)]
-    pub(crate) input_schema: Value,
-    #[serde(default)]
-    pub(crate) output_schema: Value,
-    pub(crate) delivery: Option<String>,
-    #[serde(default)]
-    pub(crate) state: String,
-    pub(crate) heartbeat_age_ms: Option<u64>,
-    #[serde(default)]
-    pub(crate) last_errors: Vec<ExecutionRow>,
-}
-
-/// State of an agent whose card is no longer valid.
-pub(crate) const OFFLINE: &str = "offline";
-
-/// A skill of an agent.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct SkillDocument {
-    #[serde(default)]
-    pub(crate) name: String,
-    #[serde(default)]
-    pub(crate) description: String,
-    #[serde(default)]
-    pub(crate) tags: Vec<String>,
 }
 
 /// Sockets of a node of covalt.

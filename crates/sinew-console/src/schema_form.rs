@@ -19,6 +19,14 @@ const FIELD_PREFIX: &str = "in.";
 /// Field with the entire input as JSON.
 pub(crate) const JSON_FIELD: &str = "json";
 
+/// Schema of any JSON.
+const ANY_JSON: &Value = &Value::Null;
+
+/// Returns a schema of a document, or that of any JSON if it has none.
+pub(crate) fn schema_of(schema: &Option<Value>) -> &Value {
+    schema.as_ref().unwrap_or(ANY_JSON)
+}
+
 /// Kind of a field.
 #[derive(Clone, Debug, PartialEq)]
 enum FieldKind {

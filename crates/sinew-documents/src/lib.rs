@@ -8,11 +8,14 @@
 
 pub mod agent;
 pub mod approval;
+pub mod artifact;
 pub mod comparison;
 pub mod event;
 pub mod execution;
 pub mod execution_list;
 pub mod execution_status;
+pub mod figures;
+pub mod mesh;
 pub mod model_usage;
 pub mod node;
 pub mod node_status;
@@ -21,4 +24,5 @@ pub mod timeline;
 pub mod timestamp;
 pub mod words;
 
+mod agent_kind;
 mod present;

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sinew_documents::figures::TrafficReport;
 use sinew_mesh::Mesh;
 use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_status::read_streams;
-use sinew_operations::traffic_figures::{TrafficFigures, TrafficReport};
+use sinew_operations::traffic_figures::TrafficFigures;
 use sinew_protocol::header::TIME;
 use sinew_runtime::local;
 use tokio::time::Instant;

@@ -2,7 +2,8 @@
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use sinew_operations::agent_list::{AgentState, describe_agent, list_agents, retire_agent};
+use sinew_documents::agent::AgentState;
+use sinew_operations::agent_list::{describe_agent, list_agents, retire_agent};
 use sinew_protocol::card::Announcement;
 use sinew_protocol::{Subject, Token};
 

@@ -10,14 +10,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use sinew_documents::execution::RecordOrigin;
+use sinew_documents::words;
 use sinew_engine::{ExecutionState, Round, Time};
 use sinew_execution::{Execution, Program};
 use sinew_plan::Plan;
 use sinew_protocol::ExecutionId;
 use sinew_protocol::journal::{ExecutionRecord, Verdict};
-
-use sinew_documents::execution::RecordOrigin;
-use sinew_documents::words;
 
 pub use redact::redact;
 

@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use sinew_documents::words::duration;
 use sinew_engine::{ActivationId, Fact, Time};
 use sinew_execution::Execution;
 use sinew_protocol::card::CARD_LATE_AFTER;
-
-use sinew_documents::words::duration;
 
 /// State of an agent without a valid card.
 const OFFLINE: &str = "offline";

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use sinew_documents::agent::{AgentDetails, AgentRow, AgentState};
 use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::words;
 use sinew_inspection::list::RowFilter;
 use sinew_mesh::Mesh;
 use sinew_mesh::card::{AnnouncedCard, Cards, OfflineCard};
 use sinew_mesh::task::QueueLength;
-use sinew_protocol::a2a::{AgentCard, AgentSkill};
+use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::card::{self, AgentKind, CARD_LATE_AFTER, CARD_TTL};
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{Token, code};
@@ -30,86 +30,10 @@ const SEARCHED_FAILURES: usize = 50;
 /// Maximum number of an agent's errors.
 const MAX_ERRORS: usize = 10;
 
-/// State of an agent, by the time of its last heartbeat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AgentState {
-    /// It takes work.
-    Online,
-    /// It missed heartbeats.
-    Late,
-    /// Its card is no longer valid: nothing is routed to it.
-    Offline,
-}
-
-impl AgentState {
-    /// Returns the state of an online agent. Executors announce workflows infrequently.
-    fn of_online(card: &AgentCard, age: Duration) -> Self {
-        let is_late = age > CARD_LATE_AFTER && card::kind(card) == AgentKind::Agent;
-        if is_late { Self::Late } else { Self::Online }
-    }
-
-    /// Returns the name of the state.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Online => "online",
-            Self::Late => "late",
-            Self::Offline => "offline",
-        }
-    }
-}
-
-/// One agent in a list.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct AgentRow {
-    /// Its name.
-    pub name: String,
-    /// Its version.
-    pub version: String,
-    /// `agent` or `workflow`.
-    pub kind: &'static str,
-    /// Purpose of the agent.
-    pub description: String,
-    /// Ids of its skills.
-    pub skills: Vec<String>,
-    /// `online`, `late` (it missed heartbeats) or `offline`.
-    pub state: AgentState,
-    /// Milliseconds since its last heartbeat.
-    pub heartbeat_age_ms: u64,
-    /// Tasks in its queue; `None` if it has no queue or the caller may not see queues.
-    pub queued: Option<u64>,
-}
-
-/// One agent.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct AgentDetails {
-    /// Its name.
-    pub name: String,
-    /// `agent` or `workflow`.
-    pub kind: &'static str,
-    /// Its version.
-    pub version: String,
-    /// Purpose of the agent.
-    pub description: String,
-    /// Its skills.
-    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
-    pub skills: Vec<AgentSkill>,
-    /// JSON Schema of its input; `None` for any JSON.
-    pub input_schema: Option<Value>,
-    /// JSON Schema of its output; `None` for any JSON.
-    pub output_schema: Option<Value>,
-    /// How tasks reach it: `queue` or `direct`.
-    pub delivery: String,
-    /// `online`, `late` (it missed heartbeats) or `offline`.
-    pub state: AgentState,
-    /// Milliseconds since its last heartbeat.
-    pub heartbeat_age_ms: u64,
-    /// Tasks in its queue; `None` if it has no queue or the caller may not see queues.
-    pub queued: Option<u64>,
-    /// Executions that failed because of it: at most 10 of the latest 50 failed ones that the caller may see. `None` if they
-    /// were not requested: their records are read for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_errors: Option<Vec<ExecutionRow>>,
+/// Returns the state of an online agent. Executors announce workflows infrequently.
+fn state_of_online(card: &AgentCard, age: Duration) -> AgentState {
+    let is_late = age > CARD_LATE_AFTER && card::kind(card) == AgentKind::Agent;
+    if is_late { AgentState::Late } else { AgentState::Online }
 }
 
 /// An agent that was retired: it is no longer listed.
@@ -121,39 +45,36 @@ pub struct RetiredAgent {
     pub status: &'static str,
 }
 
-impl AgentRow {
-    /// Returns the rows of all online agents, without their queues.
-    pub fn all(cards: &Cards) -> Vec<Self> {
-        let none = BTreeMap::new();
-        cards.list().iter().map(|one| Self::of_online(cards, one, &none)).collect()
-    }
+/// Returns the rows of all online agents, without their queues.
+pub fn online_rows(cards: &Cards) -> Vec<AgentRow> {
+    let none = BTreeMap::new();
+    cards.list().iter().map(|one| online_row(cards, one, &none)).collect()
+}
 
-    fn of_online(cards: &Cards, announced: &AnnouncedCard, queues: &BTreeMap<String, u64>) -> Self {
-        let age = cards.age(&announced.card.name).unwrap_or_default();
-        Self::of(&announced.card, AgentState::of_online(&announced.card, age), age, queues)
-    }
+fn online_row(cards: &Cards, announced: &AnnouncedCard, queues: &BTreeMap<String, u64>) -> AgentRow {
+    let age = cards.age(&announced.card.name).unwrap_or_default();
+    agent_row(&announced.card, state_of_online(&announced.card, age), age, queues)
+}
 
-    fn of(card: &AgentCard, state: AgentState, age: Duration, queues: &BTreeMap<String, u64>) -> Self {
-        Self {
-            name: card.name.clone(),
-            version: card.version.clone(),
-            kind: card::kind(card).word(),
-            description: card.description.clone(),
-            skills: card.skills.iter().map(|skill| skill.id.clone()).collect(),
-            state,
-            heartbeat_age_ms: age.as_millis() as u64,
-            queued: queues.get(&card.name).copied(),
-        }
+fn agent_row(card: &AgentCard, state: AgentState, age: Duration, queues: &BTreeMap<String, u64>) -> AgentRow {
+    AgentRow {
+        name: card.name.clone(),
+        version: card.version.clone(),
+        kind: card::kind(card),
+        description: card.description.clone(),
+        skills: card.skills.iter().map(|skill| skill.id.clone()).collect(),
+        state,
+        heartbeat_age_ms: age.as_millis() as u64,
+        queued: queues.get(&card.name).copied(),
     }
 }
 
 /// Lists all agents by name, including offline ones that were not retired.
 pub async fn list_agents(mesh: &Mesh, cards: &Cards) -> Result<Vec<AgentRow>, Failure> {
     let queues = queued_tasks(mesh).await?;
-    let mut rows: Vec<AgentRow> =
-        cards.list().iter().map(|one| AgentRow::of_online(cards, one, &queues)).collect();
+    let mut rows: Vec<AgentRow> = cards.list().iter().map(|one| online_row(cards, one, &queues)).collect();
     let offline = offline_cards(mesh, cards).await?;
-    rows.extend(offline.iter().map(|one| AgentRow::of(&one.card, AgentState::Offline, one.age, &queues)));
+    rows.extend(offline.iter().map(|one| agent_row(&one.card, AgentState::Offline, one.age, &queues)));
     rows.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(rows)
 }
@@ -185,7 +106,7 @@ pub async fn describe_agent(mesh: &Mesh, cards: &Cards, name: &str) -> Result<Ag
     let (card, state, age) = match find_agent(cards, name) {
         Ok(announced) => {
             let age = cards.age(name).unwrap_or_default();
-            let state = AgentState::of_online(&announced.card, age);
+            let state = state_of_online(&announced.card, age);
             (announced.card.clone(), state, age)
         }
         Err(unknown) => {
@@ -194,7 +115,7 @@ pub async fn describe_agent(mesh: &Mesh, cards: &Cards, name: &str) -> Result<Ag
         }
     };
     Ok(AgentDetails {
-        kind: card::kind(&card).word(),
+        kind: card::kind(&card),
         input_schema: card::input_schema(&card).cloned(),
         output_schema: card::output_schema(&card).cloned(),
         delivery: format!("{:?}", card::delivery(&card)).to_lowercase(),

@@ -1,10 +1,9 @@
 //! Statistics that an agent's processes report: `$SRV.STATS`, which `nats micro stats` also reads.
 
+use sinew_documents::agent::{AgentProcess, WorkFigures};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
 use sinew_mesh::Mesh;
 use sinew_protocol::Token;
@@ -24,66 +23,33 @@ const MAX_ANSWER_BYTES: usize = 64 << 10;
 /// Maximum length of a text from a process.
 const MAX_TEXT_CHARS: usize = 200;
 
-/// A process of an agent. All of it is the word of the process.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct AgentProcess {
-    /// Id of the process.
-    pub id: String,
-    /// Version of the agent.
-    pub version: String,
-    /// When it began to serve (RFC 3339).
-    pub started: String,
-    /// Calls of its A2A endpoint.
-    pub calls: WorkFigures,
-    /// Tasks of its queue; `None` if it tells nothing of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tasks: Option<WorkFigures>,
+fn work_figures(figures: &Value) -> Option<WorkFigures> {
+    let count = figures.get("num_requests")?.as_u64()?;
+    let number = |key: &str| figures.get(key).and_then(Value::as_u64).unwrap_or_default();
+    Some(WorkFigures {
+        count,
+        errors: number("num_errors"),
+        average_ms: number("average_processing_time") as f64 / 1e6,
+        last_error: text_of(figures, "last_error"),
+    })
 }
 
-/// Work that was done, since the process began.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct WorkFigures {
-    /// Pieces of work.
-    pub count: u64,
-    /// Pieces of work that failed.
-    pub errors: u64,
-    /// Mean time of one, in milliseconds.
-    pub average_ms: f64,
-    /// The latest error: a code, or a message; empty if there was none.
-    pub last_error: String,
-}
-
-impl WorkFigures {
-    fn of(figures: &Value) -> Option<Self> {
-        let count = figures.get("num_requests")?.as_u64()?;
-        let number = |key: &str| figures.get(key).and_then(Value::as_u64).unwrap_or_default();
-        Some(Self {
-            count,
-            errors: number("num_errors"),
-            average_ms: number("average_processing_time") as f64 / 1e6,
-            last_error: text_of(figures, "last_error"),
-        })
-    }
-}
-
-impl AgentProcess {
-    /// Parses a response, or returns `None` if it is not from a service.
-    fn of(answer: &Value) -> Option<Self> {
-        let endpoint = answer.get("endpoints")?.as_array()?.first()?;
-        Some(Self {
-            id: text_of(answer, "id"),
-            version: text_of(answer, "version"),
-            started: text_of(answer, "started"),
-            calls: WorkFigures::of(endpoint)?,
-            tasks: endpoint.get("data").and_then(tasks_of),
-        })
-    }
+/// Parses a response, or returns `None` if it is not from a service.
+fn agent_process(answer: &Value) -> Option<AgentProcess> {
+    let endpoint = answer.get("endpoints")?.as_array()?.first()?;
+    Some(AgentProcess {
+        id: text_of(answer, "id"),
+        version: text_of(answer, "version"),
+        started: text_of(answer, "started"),
+        calls: work_figures(endpoint)?,
+        tasks: endpoint.get("data").and_then(tasks_of),
+    })
 }
 
 /// Returns the statistics of tasks, wherever an agent stores them in its own data.
 fn tasks_of(data: &Value) -> Option<WorkFigures> {
     let members = data.as_object().into_iter().flat_map(|members| members.values());
-    WorkFigures::of(data).or_else(|| members.into_iter().find_map(WorkFigures::of))
+    work_figures(data).or_else(|| members.into_iter().find_map(work_figures))
 }
 
 fn text_of(value: &Value, key: &str) -> String {
@@ -128,7 +94,7 @@ async fn gather(mesh: &Mesh, agent: &str) -> Result<Vec<AgentProcess>, Failure> 
             continue;
         }
         let read = serde_json::from_slice::<Value>(&answer.payload).ok();
-        found.extend(read.as_ref().and_then(AgentProcess::of));
+        found.extend(read.as_ref().and_then(agent_process));
         patience = SILENCE;
     }
     found.sort_by(|one, other| one.id.cmp(&other.id));
@@ -149,11 +115,11 @@ mod tests {
         let mut endpoint = figures.clone();
         endpoint["data"] = json!({"tasks": figures});
         let answer = json!({"id": "x", "version": "1.0.0", "started": "2026-01-01T00:00:00Z", "endpoints": [endpoint]});
-        let process = AgentProcess::of(&answer).unwrap();
+        let process = agent_process(&answer).unwrap();
         assert_eq!((&process.calls, &process.tasks), (&wanted, &Some(wanted.clone())));
         for other in [json!(null), json!({"endpoints": []}), json!({"endpoints": [{"num_requests": "many"}]})]
         {
-            assert_eq!(AgentProcess::of(&other), None, "{other}");
+            assert_eq!(agent_process(&other), None, "{other}");
         }
     }
 }

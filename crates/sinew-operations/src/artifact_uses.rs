@@ -1,8 +1,7 @@
 //! Uses of an artifact: tasks whose input contains its address or digest.
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
+use sinew_documents::artifact::ArtifactUse;
 use sinew_engine::Fact;
 use sinew_execution::events;
 use sinew_inspection::record::Record;
@@ -12,19 +11,6 @@ use crate::execution_artifacts::LeftArtifact;
 
 /// Maximum depth to which an input is searched.
 const MAX_DEPTH: usize = 32;
-
-/// A task that was given an artifact, or an execution that was started with it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct ArtifactUse {
-    /// Execution of the task.
-    pub execution: String,
-    /// Name of its workflow.
-    pub workflow: String,
-    /// The node, with its place in maps and loops; `None` for the input of the execution itself.
-    pub node: Option<String>,
-    /// Number of the attempt, from 1; 0 for the input of the execution itself.
-    pub attempt: u32,
-}
 
 /// Texts that identify an artifact in inputs.
 #[derive(Clone, Debug)]

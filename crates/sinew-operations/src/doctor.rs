@@ -5,9 +5,8 @@ mod rights;
 use std::future::Future;
 use std::time::Duration;
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use sinew_documents::approval::OpenApproval;
+use sinew_documents::mesh::{CheckState, DoctorCheck, ExecutorStatus, MeshStatus};
 use sinew_documents::words;
 use sinew_executor::client::Client;
 use sinew_mesh::card::Cards;
@@ -18,43 +17,13 @@ use sinew_runtime::local;
 
 use crate::failure::{Failure, FailureKind, known};
 use crate::mesh_operator::{MeshOperator, adapter};
-use crate::mesh_status::{self, ExecutorStatus, MeshStatus};
+use crate::mesh_status;
 
 /// Advice about an agent for which work waits.
 const MISSING_AGENT_HINT: &str =
     "start it with `sinew serve agent FILE`, or cancel the executions that wait for it";
 /// Recommended maximum message size of a server: events, results and commits are kept below it.
 const PAYLOAD: usize = 1024 * 1024;
-
-/// A check of a mesh, and how it went.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct DoctorCheck {
-    /// Checked part of the mesh.
-    #[serde(rename = "check")]
-    pub what: &'static str,
-    /// How the check went.
-    pub state: CheckState,
-    /// One sentence.
-    pub message: String,
-    /// Advice; `None` if there is nothing to do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
-    /// Operator code, if the finding has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub code: Option<&'static str>,
-}
-
-/// How a check went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CheckState {
-    /// As it must be.
-    Ok,
-    /// Worth a look; nothing is broken.
-    Warn,
-    /// Broken.
-    Fail,
-}
 
 /// Default age at which a pending approval is a failure.
 pub const MAX_APPROVAL_AGE: Duration = Duration::from_hours(24);
@@ -107,14 +76,20 @@ impl Doctor {
         hint: Option<&str>,
     ) {
         let hint = hint.map(str::to_owned);
-        self.checks.push(DoctorCheck { what: check, state, message: message.into(), hint, code: None });
+        self.checks.push(DoctorCheck {
+            what: check.into(),
+            state,
+            message: message.into(),
+            hint,
+            code: None,
+        });
     }
 
     fn failed(&mut self, check: &'static str, failure: Failure) {
         let Failure { kind, message, hint, code, .. } = failure;
         // A check that these credentials do not permit is a warning, not a failure.
         let state = if kind == FailureKind::Denied { CheckState::Warn } else { CheckState::Fail };
-        self.checks.push(DoctorCheck { what: check, state, message, hint, code: Some(code) });
+        self.checks.push(DoctorCheck { what: check.into(), state, message, hint, code: Some(code.into()) });
     }
 
     /// Performs the checks in order of their dependencies.
@@ -123,11 +98,11 @@ impl Doctor {
             Ok(mesh) => mesh,
             Err(Failure { message, hint, code, .. }) => {
                 self.checks.push(DoctorCheck {
-                    what: "server",
+                    what: "server".into(),
                     state: CheckState::Fail,
                     message,
                     hint,
-                    code: Some(code),
+                    code: Some(code.into()),
                 });
                 return self.checks;
             }
@@ -204,11 +179,11 @@ impl Doctor {
         for problem in found {
             let state = if problem.severe { CheckState::Fail } else { CheckState::Warn };
             self.checks.push(DoctorCheck {
-                what: problem.part,
+                what: problem.part.into(),
                 state,
                 message: problem.message,
                 hint: Some(problem.hint.to_owned()),
-                code: Some(known(problem.code)),
+                code: Some(known(problem.code).into()),
             });
         }
     }
@@ -341,7 +316,7 @@ mod tests {
 
     use sinew_documents::execution::{ShownWait, WaitKind};
 
-    use crate::mesh_status::AgentStatus;
+    use sinew_documents::mesh::AgentStatus;
 
     fn executor(silent_ms: Option<u64>) -> ExecutorStatus {
         let [id, version, place] = ["e", "1", "here"].map(str::to_owned);
@@ -384,8 +359,11 @@ mod tests {
             let status = MeshStatus { shards: 4, owned, executors, ..MeshStatus::default() };
             let mut doctor = Doctor::default();
             doctor.executors(&status);
-            let told: Vec<_> =
-                doctor.checks.iter().map(|check| (check.what, check.state, check.message.as_str())).collect();
+            let told: Vec<_> = doctor
+                .checks
+                .iter()
+                .map(|check| (check.what.as_ref(), check.state, check.message.as_str()))
+                .collect();
             assert_eq!(told, findings);
             let hint = doctor.checks[0].hint.as_deref();
             assert_eq!(hint.is_some_and(|hint| hint.contains("sinew serve executor")), told[0].1 == Fail);

@@ -2,14 +2,13 @@
 //! that events name.
 
 use bytes::Bytes;
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::{Value, json};
+use sinew_documents::artifact::ArtifactRow;
 use sinew_documents::words;
 use sinew_execution::events;
 use sinew_execution::request::output_name;
 use sinew_inspection::record::Record;
-use sinew_protocol::artifact::{ArtifactMeta, StoredAt};
+use sinew_protocol::artifact::StoredAt;
 use sinew_protocol::code;
 use sinew_protocol::task::{Content, ResultArtifact};
 
@@ -34,20 +33,6 @@ pub struct LeftArtifact {
     pub artifact: ResultArtifact,
     /// Whether the mesh generated its name.
     pub is_generated: bool,
-}
-
-/// One artifact in a list.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ArtifactRow {
-    /// Name, version, size, digest and type.
-    #[serde(flatten)]
-    pub meta: ArtifactMeta,
-    /// The node whose agent left it; `input` for a file that came with the input.
-    pub node: String,
-    /// Number of the attempt, from 1; 0 for a file that came with the input.
-    pub attempt: u32,
-    /// Whether its bytes lie in the record itself.
-    pub inline: bool,
 }
 
 impl LeftArtifact {

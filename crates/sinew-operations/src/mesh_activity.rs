@@ -4,9 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use sinew_documents::execution_list::ExecutionRow;
+use sinew_documents::figures::{ErrorCount, ExecutionCounts, MeshActivity, MinuteActivity};
 use sinew_documents::words;
 use sinew_engine::Time;
 use sinew_inspection::list::RowFilter;
@@ -24,52 +23,6 @@ const MAX_ERRORS: usize = 10;
 /// Maximum number of counted codes, because agents may use their own.
 const MAX_CODES: usize = 1_000;
 
-/// Activity of the latest minutes.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct MeshActivity {
-    /// Minutes, the oldest first; the last one is not over.
-    pub minutes: Vec<MinuteActivity>,
-    /// Errors of these minutes, the most frequent first.
-    pub errors: Vec<ErrorCount>,
-    /// Whether all executions of these minutes are counted; if not, older ones are still being read.
-    pub is_whole: bool,
-}
-
-/// Executions of one minute.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct MinuteActivity {
-    /// When the minute began, milliseconds since 1970 UTC.
-    #[serde(serialize_with = "words::serialize")]
-    #[schemars(with = "String")]
-    pub at: Time,
-    /// Executions that started.
-    pub started: u64,
-    /// Executions that ended, those that failed among them.
-    pub ended: u64,
-    /// Executions that failed.
-    pub failed: u64,
-}
-
-/// Executions that failed by one error.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct ErrorCount {
-    /// Operator code.
-    pub code: String,
-    /// Executions.
-    pub count: u64,
-    /// Execution that failed last.
-    pub latest: String,
-}
-
-/// Executions by status.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct ExecutionCounts {
-    /// Number of executions of each status in the words of documents; statuses without an execution are left out.
-    pub counts: BTreeMap<&'static str, u64>,
-    /// Whether all executions are counted; if not, older ones are still being read, or are too many.
-    pub is_whole: bool,
-}
-
 /// Counts executions by minute.
 struct ActivityCounter {
     first: Time,
@@ -82,7 +35,7 @@ impl ActivityCounter {
         let last = now - now % MINUTE_MS;
         let first = last.saturating_sub((minutes.max(1) as u64 - 1) * MINUTE_MS);
         let at = (0..).map(|number| first + number * MINUTE_MS).take_while(|at| *at <= last);
-        let minutes = at.map(|at| MinuteActivity { at, ..MinuteActivity::default() }).collect();
+        let minutes = at.map(|at| MinuteActivity { at: at.into(), ..MinuteActivity::default() }).collect();
         Self { first, minutes, errors: HashMap::new() }
     }
 
@@ -201,12 +154,12 @@ pub async fn count_executions(
     let mut visit = |closed: &ClosedExecution| {
         let status = status_of_word(&closed.status);
         if open.counts_closed(closed) && takes_closed(&filter, closed, status) {
-            *counts.entry(words::status_word(status)).or_default() += 1;
+            *counts.entry(words::status_word(status).to_owned()).or_default() += 1;
         }
     };
     let is_whole = history.visit_ended_since(remote.mesh(), filter.since, &mut visit).await?;
     for row in open.0.values().filter(|row| filter.takes(row)) {
-        *counts.entry(words::status_word(row.status)).or_default() += 1;
+        *counts.entry(words::status_word(row.status).to_owned()).or_default() += 1;
     }
     Ok(ExecutionCounts { counts, is_whole })
 }
@@ -231,7 +184,7 @@ mod tests {
         let minutes: Vec<_> = activity
             .minutes
             .iter()
-            .map(|one| (one.at / MINUTE_MS, one.started, one.ended, one.failed))
+            .map(|one| (one.at.ms() / MINUTE_MS, one.started, one.ended, one.failed))
             .collect();
         assert_eq!(minutes, [(1, 1, 1, 1), (2, 1, 1, 1), (3, 1, 3, 2)]);
         let errors: Vec<_> =

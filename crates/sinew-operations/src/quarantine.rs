@@ -2,26 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::{Value, json};
-use sinew_documents::words;
+use sinew_documents::mesh::QuarantineRow;
 use sinew_mesh::quarantine::QuarantinedMessage;
-
-/// A message of the quarantine without its body and headers.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct QuarantineRow {
-    /// Its name, `STREAM.SEQUENCE`.
-    pub message: String,
-    /// Its subject.
-    pub subject: String,
-    /// Why it was set aside.
-    pub reason: String,
-    /// When it was published (RFC 3339).
-    pub time: String,
-    /// When it was set aside (RFC 3339).
-    pub set_aside: String,
-}
 
 /// Returns the name of a message, `STREAM.SEQUENCE`.
 pub fn message_name(one: &QuarantinedMessage) -> String {
@@ -34,8 +17,8 @@ pub fn message_row(one: &QuarantinedMessage) -> QuarantineRow {
         message: message_name(one),
         subject: one.subject.clone(),
         reason: one.reason.clone(),
-        time: words::instant(one.time),
-        set_aside: words::instant(one.aside),
+        time: one.time.into(),
+        set_aside: one.aside.into(),
     }
 }
 

@@ -1,9 +1,8 @@
 //! Traffic statistics of a mesh: messages per second by group of subjects, and durations of nodes.
 
+use sinew_documents::figures::{GroupLatency, GroupRate, TrafficReport};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
 
 /// Time window of rates, in milliseconds.
@@ -32,51 +31,12 @@ pub struct StreamSample {
     pub messages: u64,
 }
 
-/// Messages a second of a group of subjects.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct GroupRate {
-    /// The group: `event.TYPE` for events, the name of the stream for all that is stored.
-    pub group: String,
-    /// Messages a second.
-    pub messages: f64,
-    /// Bytes a second; of streams that hand on what they take, the mean size of what they hold times the messages.
-    pub bytes: f64,
-}
-
-/// Times of nodes, from start to result.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct GroupLatency {
-    /// Agent or workflow that works for the nodes.
-    pub group: String,
-    /// Nodes that were measured.
-    pub count: usize,
-    /// Half of the nodes took at most so many milliseconds.
-    pub p50_ms: u64,
-    /// 95 of 100 nodes took at most so many milliseconds.
-    pub p95_ms: u64,
-    /// 99 of 100 nodes took at most so many milliseconds.
-    pub p99_ms: u64,
-    /// Milliseconds that 95 of 100 nodes took at most, by spans of 30 seconds, the oldest of 20 first; `None` if none ended.
-    pub p95_by_span_ms: Vec<Option<u64>>,
-}
-
 /// Returns the nearest-rank percentile: the smallest value that `percent` percent of the values do
 /// not exceed. Returns `None` without values.
 pub(crate) fn nearest_rank(values: &mut [u64], percent: usize) -> Option<u64> {
     values.sort_unstable();
     let rank = (values.len() * percent).div_ceil(100).max(1);
     values.get(rank - 1).copied()
-}
-
-/// All figures at one time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct TrafficReport {
-    /// Seconds over which the rates were taken.
-    pub seconds: f64,
-    /// Rates by group, by name.
-    pub rates: Vec<GroupRate>,
-    /// Times by agent, by name; the first is that of all.
-    pub latencies: Vec<GroupLatency>,
 }
 
 /// Statistics being collected. Times are milliseconds since 1970 UTC.

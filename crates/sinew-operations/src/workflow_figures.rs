@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::Serialize;
-use sinew_documents::words;
+use sinew_documents::figures::{VersionOutcomes, WorkflowFigures, WorkflowOutcomes, WorkflowSeries};
 use sinew_engine::Time;
 use sinew_mesh::history::ClosedExecution;
 use sinew_mesh::history_index::HistoryIndex;
@@ -26,58 +24,6 @@ const MAX_WORKFLOWS: usize = 1_000;
 const MAX_VERSIONS: usize = 1_000;
 /// Maximum number of durations per span used for percentiles; further executions are only counted.
 const MAX_DURATIONS: usize = 2_000;
-
-/// Ends of the executions of a workflow.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct WorkflowOutcomes {
-    /// Ends by version, in the order of the digests; those of an unknown version first.
-    pub versions: Vec<VersionOutcomes>,
-    /// Whether all executions are counted; if not, older ones are still being read, or are too many.
-    pub is_whole: bool,
-}
-
-/// Ends of the executions of one version.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct VersionOutcomes {
-    /// Digest of the version; `None` for executions whose record does not name it, as those of older releases.
-    pub version: Option<String>,
-    /// Executions that succeeded.
-    pub succeeded: u64,
-    /// Executions that failed.
-    pub failed: u64,
-    /// Executions that were cancelled.
-    pub cancelled: u64,
-}
-
-/// Figures of all workflows by span of time.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct WorkflowFigures {
-    /// When the first span begins, milliseconds since 1970 UTC.
-    #[serde(serialize_with = "words::serialize")]
-    #[schemars(with = "String")]
-    pub from: Time,
-    /// Milliseconds of a span.
-    pub span_ms: u64,
-    /// Workflows of which an execution ended in these spans, by name.
-    pub workflows: Vec<WorkflowSeries>,
-    /// Whether all executions of these spans are counted; if not, older ones are still being read.
-    pub is_whole: bool,
-}
-
-/// Figures of one workflow, the oldest span first.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct WorkflowSeries {
-    /// Name of the workflow.
-    pub workflow: String,
-    /// Executions that ended in each span.
-    pub ended: Vec<u64>,
-    /// Executions that failed in each span.
-    pub failed: Vec<u64>,
-    /// Milliseconds that 95 of 100 executions took at most that ended in each span; `None` if none did.
-    pub p95_ms: Vec<Option<u64>>,
-    /// The same for all spans together.
-    pub p95_of_all_ms: Option<u64>,
-}
 
 /// Counts the outcomes of a workflow's executions by version. `history` is the part of the history
 /// that the process has read.
@@ -197,7 +143,7 @@ impl SeriesCounter {
             }
         };
         let workflows = self.workflows.into_iter().map(series).collect();
-        WorkflowFigures { from: self.from, span_ms: self.span_ms, workflows, is_whole }
+        WorkflowFigures { from: self.from.into(), span_ms: self.span_ms, workflows, is_whole }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Activity on Pulse: executions per minute, and the top errors.
 
 use maud::{Markup, html};
+use sinew_documents::figures::{ErrorCount, MeshActivity, MinuteActivity};
 
-use crate::mesh_documents::{ActivityDocument, ErrorCountDocument, MinuteDocument};
 use crate::page_frame::code_link;
 use crate::page_request::PageAddress;
 use crate::shown_text;
@@ -15,7 +15,7 @@ const CHART_HEIGHT: u64 = 48;
 const MIN_BAR_HEIGHT: u64 = 2;
 
 /// The count of a minute that a chart shows.
-type MinuteFigure = fn(&MinuteDocument) -> u64;
+type MinuteFigure = fn(&MinuteActivity) -> u64;
 
 /// Charts: title, class of the bars, number.
 const CHARTS: [(&str, &str, MinuteFigure); 3] = [
@@ -25,7 +25,7 @@ const CHARTS: [(&str, &str, MinuteFigure); 3] = [
 ];
 
 /// Bar charts per minute, each with its own scale.
-pub(super) fn activity_part(activity: &ActivityDocument) -> Markup {
+pub(super) fn activity_part(activity: &MeshActivity) -> Markup {
     html! {
         section {
             h2 { "Per minute " span.quiet { "last " (activity.minutes.len()) " minutes" } }
@@ -50,7 +50,7 @@ pub(super) fn activity_part(activity: &ActivityDocument) -> Markup {
     }
 }
 
-fn chart(title: &str, class: &str, minutes: &[MinuteDocument], figure: MinuteFigure) -> Markup {
+fn chart(title: &str, class: &str, minutes: &[MinuteActivity], figure: MinuteFigure) -> Markup {
     let (total, most): (u64, u64) =
         (minutes.iter().map(figure).sum(), minutes.iter().map(figure).max().unwrap_or_default());
     let view_box = format!("0 0 {} {CHART_HEIGHT}", minutes.len() * MINUTE_WIDTH.0);
@@ -81,7 +81,7 @@ fn bar_height(number: u64, most: u64) -> u64 {
 }
 
 /// Errors, most frequent first, each with a link to the executions that failed with it.
-pub(super) fn errors_part(errors: &[ErrorCountDocument]) -> Markup {
+pub(super) fn errors_part(errors: &[ErrorCount]) -> Markup {
     html! {
         section {
             h2 { "Top errors" }

@@ -6,21 +6,21 @@ use axum::extract::Path;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use maud::{Markup, html};
 use serde_json::Value;
+use sinew_documents::agent::{AgentDetails, AgentKind, AgentProcess, AgentState, WorkFigures};
 use sinew_documents::execution_list::ExecutionRow;
+use sinew_documents::mesh::MeshStatus;
 use sinew_documents::words;
 
 use super::node_inspector::is_nothing;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{AgentDocument, OFFLINE};
-use crate::mesh_documents::{AgentProcessDocument, PulseDocument, WorkFiguresDocument};
 use crate::page_frame::{
     AGENTS_CHANGE, ConsolePage, ConsoleSection, LiveSource, code_link, live_part, may_steer, page_or_problem,
     problem_box, token_field,
 };
 use crate::page_request::{PageAddress, PageRequest};
-use crate::schema_form::schema_fields;
+use crate::schema_form::{schema_fields, schema_of};
 use crate::shown_text::{
     self, action_link, command_line, duration, reported_time_mark, time_mark, value_block,
 };
@@ -36,10 +36,10 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
     let processes_path = ApiPath::of(&["agents", name, "processes"]);
     let (both, processes) = futures_util::future::join(
         futures_util::future::try_join(
-            request.api.get::<AgentDocument>(&path),
-            request.api.get::<PulseDocument>(&pulse_path),
+            request.api.get::<AgentDetails>(&path),
+            request.api.get::<MeshStatus>(&pulse_path),
         ),
-        request.api.get::<Vec<AgentProcessDocument>>(&processes_path),
+        request.api.get::<Vec<AgentProcess>>(&processes_path),
     )
     .await;
     let (agent, pulse) = both?;
@@ -49,21 +49,21 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
         div.head {
             h1 { (shown_text::line(&agent.name, 80)) }
             (command_line(&CommandText::new("sinew agent describe").word(&agent.name)))
-            @if agent.state == OFFLINE {
+            @if agent.state == AgentState::Offline {
                 @if may_steer(request) { (retire_form(request, &agent.name)) }
             } @else {
                 div.actions { (action_link(&PageAddress::chat(&agent.name), "Chat", &CommandText::new("sinew chat").word(&agent.name))) }
             }
         }
         @if !agent.description.is_empty() { p { (shown_text::line(&agent.description, 1_000)) } }
-        @if agent.kind == "workflow" { p { a href=(PageAddress::workflow(&agent.name)) { "Show the workflow of this card" } } }
+        @if agent.kind == AgentKind::Workflow { p { a href=(PageAddress::workflow(&agent.name)) { "Show the workflow of this card" } } }
         (live_part("facts", &html! {
             dl.facts {
-                @if !agent.state.is_empty() { div { dt { "State" } dd { (shown_text::line(&agent.state, 20)) } } }
-                div { dt { "Kind" } dd { (shown_text::line(&agent.kind, 30)) } }
+                div { dt { "State" } dd { (agent.state.as_str()) } }
+                div { dt { "Kind" } dd { (agent.kind.word()) } }
                 div { dt { "Version" } dd { (shown_text::line(&agent.version, 30)) } }
-                @if let Some(delivery) = &agent.delivery { div { dt { "Delivery" } dd { (shown_text::line(delivery, 30)) } } }
-                @if agent.heartbeat_age_ms.is_some() { div { dt { "Heartbeat" } dd { (duration(agent.heartbeat_age_ms)) " ago" } } }
+                div { dt { "Delivery" } dd { (shown_text::line(&agent.delivery, 30)) } }
+                div { dt { "Heartbeat" } dd { (duration(Some(agent.heartbeat_age_ms))) " ago" } }
                 @if let Some(load) = load {
                     div { dt { "Queued" } dd { (load.queued) } }
                     div { dt { "Running" } dd { (load.working) } }
@@ -72,7 +72,7 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
             }
         }))
         (live_part("processes", &process_table(request, &processes)))
-        (live_part("errors", &last_errors(request, &agent.last_errors)))
+        (live_part("errors", &last_errors(request, agent.last_errors.as_deref().unwrap_or_default())))
         section {
             h2 { "Skills" }
             div.scroll tabindex="0" role="region" aria-label="Skills" {
@@ -90,8 +90,8 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
                 }
             }
         }
-        @if may_steer(request) && agent.state != OFFLINE { (try_box(request, &agent)) }
-        @for (title, schema) in [("Input schema", &agent.input_schema), ("Output schema", &agent.output_schema)] {
+        @if may_steer(request) && agent.state != AgentState::Offline { (try_box(request, &agent)) }
+        @for (title, schema) in [("Input schema", schema_of(&agent.input_schema)), ("Output schema", schema_of(&agent.output_schema))] {
             @if !is_nothing(schema) { section { h2 { (title) } (value_block(schema, &whole)) } }
         }
     };
@@ -119,11 +119,8 @@ fn retire_form(request: &PageRequest, name: &str) -> Markup {
 }
 
 /// Processes of the agent with the statistics that they report.
-fn process_table(
-    request: &PageRequest,
-    processes: &Result<Vec<AgentProcessDocument>, ConsoleError>,
-) -> Markup {
-    let figures = |figures: &WorkFiguresDocument| {
+fn process_table(request: &PageRequest, processes: &Result<Vec<AgentProcess>, ConsoleError>) -> Markup {
+    let figures = |figures: &WorkFigures| {
         html! {
             td.number { (figures.count) } td.number { (figures.errors) } td.number { (format!("{:.1} ms", figures.average_ms)) }
             td { @if figures.last_error.is_empty() { "–" } @else { (code_link(&figures.last_error)) } }
@@ -193,13 +190,13 @@ fn last_errors(request: &PageRequest, rows: &[ExecutionRow]) -> Markup {
 
 /// A form generated from the input schema. The call is a chat message, and the page of the chat
 /// shows its result.
-fn try_box(request: &PageRequest, agent: &AgentDocument) -> Markup {
+fn try_box(request: &PageRequest, agent: &AgentDetails) -> Markup {
     html! {
         section {
             h2 { "Try it" }
             form.steer method="post" action=(PageAddress::chat(&agent.name)) {
                 (token_field(request))
-                (schema_fields(&agent.input_schema, &BTreeMap::new()))
+                (schema_fields(schema_of(&agent.input_schema), &BTreeMap::new()))
                 div.actions { button.primary type="submit" data-command=(shown_text::name(&CommandText::new("sinew agent call").word(&agent.name).with("-i '{…}'").to_string())) { "Call" } }
                 (command_line(&CommandText::new("sinew agent call").word(&agent.name).with("-i '{…}'")))
             }

@@ -2,13 +2,13 @@
 
 use axum::response::Response;
 use maud::{Markup, html};
+use sinew_documents::agent::{AgentRow, AgentState};
+use sinew_documents::figures::{GroupLatency, TrafficReport};
 
 use super::sparkline::sparkline;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{AgentListRow, OFFLINE};
-use crate::mesh_documents::{GroupLatencyDocument, TrafficReportDocument};
 use crate::page_frame::{
     AGENTS_CHANGE, ConsolePage, ConsoleSection, DrawingUse, LiveSource, TextFilter, drawing, large_drawing,
     live_part, page_or_problem, problem_box, text_filter,
@@ -30,17 +30,17 @@ async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
     let map_path = ApiPath::of(&["map"]);
     let figures_path = ApiPath::of(&["traffic", "figures"]);
     let (rows, map, figures) = futures_util::future::join3(
-        request.api.get::<Vec<AgentListRow>>(&path),
+        request.api.get::<Vec<AgentRow>>(&path),
         request.api.get_text(&map_path),
-        request.api.get::<TrafficReportDocument>(&figures_path),
+        request.api.get::<TrafficReport>(&figures_path),
     )
     .await;
     let mut rows = rows?;
     // Agents that need attention come first.
-    rows.sort_by_key(|row| match row.state.as_str() {
-        OFFLINE => 0,
-        "late" => 1,
-        _ => 2,
+    rows.sort_by_key(|row| match row.state {
+        AgentState::Offline => 0,
+        AgentState::Late => 1,
+        AgentState::Online => 2,
     });
     // Without its figures the list is still useful.
     let latencies = figures.map(|report| report.latencies).unwrap_or_default();
@@ -64,7 +64,7 @@ async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
     Ok(ConsolePage::new(ConsoleSection::Agents, "Agents", body).live(LiveSource::List(AGENTS_CHANGE)))
 }
 
-fn agent_table(rows: &[AgentListRow], latencies: &[GroupLatencyDocument]) -> Markup {
+fn agent_table(rows: &[AgentRow], latencies: &[GroupLatency]) -> Markup {
     let latency_of = |name: &str| latencies.iter().find(|one| one.group == name);
     html! {
         @if rows.is_empty() { p.empty { "No agent is online. Start one with " code { "sinew serve agent FILE" } "." } } @else {
@@ -75,8 +75,8 @@ fn agent_table(rows: &[AgentListRow], latencies: &[GroupLatencyDocument]) -> Mar
                         @for row in rows {
                             tr data-row {
                                 td { a href=(PageAddress::agent(&row.name)) { (shown_text::line(&row.name, 80)) } }
-                                td { @if row.state == "online" { "online" } @else { b { (shown_text::line(&row.state, 20)) } } }
-                                td { (shown_text::line(&row.kind, 30)) }
+                                td { @if row.state == AgentState::Online { "online" } @else { b { (row.state.as_str()) } } }
+                                td { (row.kind.word()) }
                                 td.wide { (shown_text::line(&row.description, 200)) }
                                 td { (shown_text::line(&row.skills.join(", "), 80)) }
                                 td { (shown_text::line(&row.version, 30)) }
@@ -90,7 +90,7 @@ fn agent_table(rows: &[AgentListRow], latencies: &[GroupLatencyDocument]) -> Mar
                                     }
                                 }
                                 td.number { @match row.queued { Some(queued) => (queued), None => "–" } }
-                                td.number { (duration(row.heartbeat_age_ms)) " ago" }
+                                td.number { (duration(Some(row.heartbeat_age_ms))) " ago" }
                             }
                         }
                     }

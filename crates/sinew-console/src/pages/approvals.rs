@@ -3,7 +3,6 @@
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
-
 use sinew_documents::approval::OpenApproval;
 
 use crate::api_client::ApiPath;

@@ -7,13 +7,12 @@ use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
+use sinew_documents::artifact::{ArtifactRow, ArtifactUses};
 use sinew_documents::words;
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::ArtifactDocument;
-use crate::mesh_documents::ArtifactUsesDocument;
 use crate::page_frame::{page_or_problem, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, size, text_block, value_line};
@@ -47,7 +46,7 @@ fn image_type(bytes: &[u8]) -> Option<&'static str> {
 }
 
 /// An artifact with its content and its uses.
-pub(crate) async fn preview(request: &PageRequest, id: &str, row: &ArtifactDocument) -> Markup {
+pub(crate) async fn preview(request: &PageRequest, id: &str, row: &ArtifactRow) -> Markup {
     let path = artifact_bytes(id, &row.reference());
     let uses_path = ApiPath::of(&["executions", id, "artifact", "uses"]).with("name", &row.reference());
     let (content, uses) =
@@ -62,9 +61,9 @@ pub(crate) async fn preview(request: &PageRequest, id: &str, row: &ArtifactDocum
     }
 }
 
-async fn content(request: &PageRequest, id: &str, row: &ArtifactDocument, path: &ApiPath) -> Markup {
-    if row.size > MAX_SHOWN_BYTES {
-        return html! { p.notice { "The artifact is too large to show (" (size(row.size)) "). " a href=(path.address()) { "Download" } } };
+async fn content(request: &PageRequest, id: &str, row: &ArtifactRow, path: &ApiPath) -> Markup {
+    if row.meta.size > MAX_SHOWN_BYTES {
+        return html! { p.notice { "The artifact is too large to show (" (size(row.meta.size)) "). " a href=(path.address()) { "Download" } } };
     }
     let bytes = match request.api.get_bytes(path).await {
         Ok(bytes) => bytes,
@@ -73,7 +72,7 @@ async fn content(request: &PageRequest, id: &str, row: &ArtifactDocument, path: 
     if image_type(&bytes).is_some() {
         let address =
             PageAddress::of(&["executions", id, "artifact-image"]).with("artifact", &row.reference());
-        return html! { img.preview-image src=(address) alt={ "Image " (shown_text::line(&row.name, 100)) }; };
+        return html! { img.preview-image src=(address) alt={ "Image " (shown_text::line(row.meta.name.as_str(), 100)) }; };
     }
     let text = std::str::from_utf8(&bytes).ok();
     text.map_or_else(
@@ -90,9 +89,9 @@ fn pretty(text: &str) -> String {
 }
 
 /// The artifact as a table, if it is one: CSV, TSV, or a JSON list of objects.
-fn table_of(row: &ArtifactDocument, text: &str) -> Option<Markup> {
-    let name = row.name.to_ascii_lowercase();
-    let is = |end: &str, media_type: &str| name.ends_with(end) || row.media_type.starts_with(media_type);
+fn table_of(row: &ArtifactRow, text: &str) -> Option<Markup> {
+    let name = row.meta.name.as_str().to_ascii_lowercase();
+    let is = |end: &str, media_type: &str| name.ends_with(end) || row.meta.media_type.starts_with(media_type);
     let rows = if is(".csv", "text/csv") {
         separated(text, ',')
     } else if is(".tsv", "text/tab-separated-values") {
@@ -162,7 +161,7 @@ fn objects(text: &str) -> Option<Vec<Vec<String>>> {
     Some(std::iter::once(columns.clone()).chain(items.iter().map(row)).collect())
 }
 
-fn used(uses: Result<ArtifactUsesDocument, ConsoleError>) -> Markup {
+fn used(uses: Result<ArtifactUses, ConsoleError>) -> Markup {
     html! {
         h3 { "Used by" }
         @match uses {

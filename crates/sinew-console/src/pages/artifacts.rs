@@ -4,6 +4,7 @@ use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use sinew_documents::artifact::ArtifactRow;
 use sinew_documents::words;
 
 use super::artifact_preview::{artifact_bytes, preview};
@@ -11,7 +12,6 @@ use super::execution_head::{ExecutionTab, execution_head, execution_title, live_
 use super::node_inspector::{beside_node, selected_name};
 use crate::api_client::ApiPath;
 use crate::console_error::ConsoleError;
-use crate::documents::ArtifactDocument;
 use crate::page_frame::{ConsolePage, ConsoleSection, live_part, page_or_problem};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, size};
@@ -34,7 +34,7 @@ async fn artifacts_page(id: &str, request: &PageRequest) -> Result<ConsolePage, 
     let ArtifactChoice { artifact } = request.query()?;
     let execution = read_execution(request, id).await?;
     let id = execution.execution.as_str();
-    let rows: Vec<ArtifactDocument> = request.api.get(&ApiPath::of(&["executions", id, "artifacts"])).await?;
+    let rows: Vec<ArtifactRow> = request.api.get(&ApiPath::of(&["executions", id, "artifacts"])).await?;
     let opened = rows.iter().find(|row| artifact.as_deref() == Some(row.reference().as_str()));
     let preview = match opened {
         Some(row) => Some(preview(request, id, row).await),
@@ -53,11 +53,11 @@ async fn artifacts_page(id: &str, request: &PageRequest) -> Result<ConsolePage, 
     Ok(ConsolePage::new(ConsoleSection::Executions, title, body).live(live_source(&execution)))
 }
 
-fn bytes_of(id: &str, row: &ArtifactDocument) -> ApiPath {
+fn bytes_of(id: &str, row: &ArtifactRow) -> ApiPath {
     artifact_bytes(id, &row.reference())
 }
 
-fn artifact_table(id: &str, rows: &[ArtifactDocument], opened: Option<&str>) -> Markup {
+fn artifact_table(id: &str, rows: &[ArtifactRow], opened: Option<&str>) -> Markup {
     html! {
         @if rows.is_empty() { p.empty { "No artifacts." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Artifacts" {
@@ -72,15 +72,15 @@ fn artifact_table(id: &str, rows: &[ArtifactDocument], opened: Option<&str>) -> 
                         @for row in rows.iter().take(MAX_ROWS) {
                             @let name = row.reference();
                             tr data-row aria-current=[(opened == Some(name.as_str())).then_some("true")] {
-                                td.wide { a href=(PageAddress::of(&["executions", id, "artifacts"]).with("artifact", &name)) { (shown_text::line(&row.name, 100)) } }
-                                td.number { (row.version) }
+                                td.wide { a href=(PageAddress::of(&["executions", id, "artifacts"]).with("artifact", &name)) { (shown_text::line(row.meta.name.as_str(), 100)) } }
+                                td.number { (row.meta.version) }
                                 td {
-                                    (shown_text::line(row.node.as_deref().unwrap_or("–"), 60))
-                                    @if let Some(attempt) = row.attempt.filter(|attempt| *attempt > 1) { span.quiet { " attempt " (attempt) } }
+                                    (shown_text::line(&row.node, 60))
+                                    @if row.attempt > 1 { span.quiet { " attempt " (row.attempt) } }
                                 }
-                                td { (shown_text::line(&row.media_type, 60)) }
-                                td.number { (size(row.size)) }
-                                td { code title=(row.sha256) { (shown_text::line(words::short(&row.sha256), 20)) } }
+                                td { (shown_text::line(&row.meta.media_type, 60)) }
+                                td.number { (size(row.meta.size)) }
+                                td { code title=(row.meta.sha256) { (shown_text::line(words::short(&row.meta.sha256), 20)) } }
                                 td { a href=(bytes_of(id, row).address()) download { "Download" } }
                             }
                         }

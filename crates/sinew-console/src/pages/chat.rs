@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use sinew_documents::agent::{AgentDetails, AgentKind, AgentRow, AgentState};
 use sinew_documents::execution_list::{ExecutionPage, ExecutionRow};
 use uuid::Uuid;
 
@@ -16,13 +17,13 @@ use super::chat_turn::{ChatExchange, read_turn, turn_part};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{AgentDocument, AgentListRow, OFFLINE, StartedDocument};
+use crate::documents::StartedDocument;
 use crate::page_frame::{
     ConsolePage, ConsoleSection, LiveSource, TextFilter, may_steer, page_or_problem, problem_box,
     text_filter, token_field,
 };
 use crate::page_request::{PageAddress, PageRequest};
-use crate::schema_form::{read_input, schema_fields};
+use crate::schema_form::{read_input, schema_fields, schema_of};
 use crate::shown_text::{self, command_line, time_mark};
 use crate::status_mark::status_mark;
 
@@ -65,8 +66,8 @@ async fn choice_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
     let TextFilter { text } = request.query()?;
     let text = text.as_deref().filter(|text| !text.is_empty());
     let agents_path = ApiPath::of(&["agents"]).with_some("text", text);
-    let mut agents: Vec<AgentListRow> = request.api.get(&agents_path).await?;
-    agents.retain(|agent| agent.state != OFFLINE);
+    let mut agents: Vec<AgentRow> = request.api.get(&agents_path).await?;
+    agents.retain(|agent| agent.state != AgentState::Offline);
     let body = html! {
         div.head { h1 { "Chat" } (command_line(&CommandText::new("sinew chat NAME"))) }
         (text_filter(text))
@@ -80,7 +81,7 @@ async fn choice_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
             @for agent in &agents {
                 li data-row {
                     a.title href=(PageAddress::chat(&agent.name)) { (shown_text::line(&agent.name, 80)) }
-                    " " span.quiet { (shown_text::line(&agent.kind, 30)) }
+                    " " span.quiet { (agent.kind.word()) }
                     @if !agent.description.is_empty() { p { (shown_text::line(&agent.description, 200)) } }
                 }
             }
@@ -152,16 +153,19 @@ async fn send_message(
     request: &PageRequest,
     written: &WrittenFields,
 ) -> Result<(), ConsoleError> {
-    let agent: AgentDocument = request.api.get(&ApiPath::of(&["agents", name])).await?;
+    let agent: AgentDetails = request.api.get(&ApiPath::of(&["agents", name])).await?;
     let field = |name: &str| written.get(name).map_or("", String::as_str);
     let files = files_of(field("files"))?;
     let input = match field("text").trim() {
         // Files may be sent without a text.
         "" if !files.is_empty() && !written.keys().any(|key| key.starts_with("in.")) => Value::Null,
-        "" => read_input(&agent.input_schema, written)?,
-        text => text_input(&agent.input_schema, &with_file(text, field("file_name"), field("file_text"))?),
+        "" => read_input(schema_of(&agent.input_schema), written)?,
+        text => text_input(
+            schema_of(&agent.input_schema),
+            &with_file(text, field("file_name"), field("file_text"))?,
+        ),
     };
-    let target = if agent.kind == "workflow" { "workflow" } else { "agent" };
+    let target = if agent.kind == AgentKind::Workflow { "workflow" } else { "agent" };
     let mut body = Map::from_iter([
         (target.to_owned(), json!(name)),
         ("input".to_owned(), input),
@@ -233,8 +237,8 @@ async fn chat_page(
     written: &WrittenFields,
     error: Option<&ConsoleError>,
 ) -> Result<ConsolePage, ConsoleError> {
-    let agent: AgentDocument = request.api.get(&ApiPath::of(&["agents", name])).await?;
-    let workflow = if agent.kind == "workflow" { name.to_owned() } else { format!("call:{name}") };
+    let agent: AgentDetails = request.api.get(&ApiPath::of(&["agents", name])).await?;
+    let workflow = if agent.kind == AgentKind::Workflow { name.to_owned() } else { format!("call:{name}") };
     let since = began_at(chat).map(|at| at.saturating_sub(CLOCK_DRIFT_MS).to_string());
     let week_ago = request.now.ms().saturating_sub(WEEK_MS);
     let label = format!("{CHAT_LABEL}={chat}");
@@ -296,7 +300,7 @@ fn turn_of(
     }
 }
 
-fn greeting(agent: &AgentDocument) -> String {
+fn greeting(agent: &AgentDetails) -> String {
     match agent.description.as_str() {
         "" => "No messages yet.".to_owned(),
         text => shown_text::line(text, 600),
@@ -305,12 +309,13 @@ fn greeting(agent: &AgentDocument) -> String {
 
 fn composer(
     request: &PageRequest,
-    agent: &AgentDocument,
+    agent: &AgentDetails,
     chat: &str,
     turns: usize,
     written: &WrittenFields,
 ) -> Markup {
-    let has_form = agent.input_schema["properties"].as_object().is_some_and(|members| !members.is_empty());
+    let has_form =
+        schema_of(&agent.input_schema)["properties"].as_object().is_some_and(|members| !members.is_empty());
     let text = written.get("text").map_or("", String::as_str);
     html! {
         form.steer #write method="post" action=(PageAddress::chat(&agent.name)) {
@@ -327,7 +332,7 @@ fn composer(
             @if has_form {
                 details open[written.keys().any(|key| key.starts_with("in."))] {
                     summary { "Fill in input fields instead" }
-                    (schema_fields(&agent.input_schema, written))
+                    (schema_fields(schema_of(&agent.input_schema), written))
                 }
             }
             div.actions {

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sinew_documents::artifact::ArtifactRow;
 use sinew_documents::event::{EventLine, EventPage};
 use sinew_documents::execution::{ExecutionDescription, WaitKind};
 use sinew_documents::node::NodeDescription;
@@ -15,7 +16,6 @@ use super::execution_head::{failure_cause, read_execution};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::ArtifactDocument;
 use crate::page_frame::{live_part, may_steer, page_or_problem, token_field};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, clock_mark, duration, size, value_block};
@@ -34,7 +34,7 @@ pub(super) struct ChatExchange {
     steps: Vec<EventLine>,
     /// Node of the agent with its messages; `None` for workflows.
     node: Option<NodeDescription>,
-    files: Vec<ArtifactDocument>,
+    files: Vec<ArtifactRow>,
 }
 
 /// Reads a message.
@@ -47,7 +47,7 @@ pub(super) async fn read_turn(request: &PageRequest, id: &str) -> Result<ChatExc
     let is_call = execution.workflow.starts_with("call:");
     let (steps, files, node) = futures_util::future::join3(
         request.api.get::<EventPage>(&steps_path),
-        request.api.get::<Vec<ArtifactDocument>>(&files_path),
+        request.api.get::<Vec<ArtifactRow>>(&files_path),
         async { if is_call { request.api.get::<NodeDescription>(&node_path).await.ok() } else { None } },
     )
     .await;
@@ -183,21 +183,21 @@ fn is_generated(name: &str) -> bool {
         .is_some_and(|stem| ["call_", "output_", "wi_"].iter().any(|begin| stem.starts_with(begin)))
 }
 
-fn files(id: &str, all: &[ArtifactDocument]) -> Markup {
-    let files: Vec<&ArtifactDocument> = all.iter().filter(|file| !is_generated(&file.name)).collect();
+fn files(id: &str, all: &[ArtifactRow]) -> Markup {
+    let files: Vec<&ArtifactRow> = all.iter().filter(|file| !is_generated(file.meta.name.as_str())).collect();
     html! {
         @if !files.is_empty() {
             p.files {
                 @for file in files.iter().take(20) {
                     @let name = file.reference();
                     a.label href=(ApiPath::of(&["executions", id, "artifact"]).with("name", &name).address()) download {
-                        (shown_text::line(&file.name, 80)) " " (size(file.size))
+                        (shown_text::line(file.meta.name.as_str(), 80)) " " (size(file.meta.size))
                     }
                     " "
                     a.label href=(PageAddress::of(&["executions", id, "artifacts"]).with("artifact", &name)) { "Preview" }
                     " "
-                    @if file.media_type.starts_with("image/") {
-                        img.preview-image src=(PageAddress::of(&["executions", id, "artifact-image"]).with("artifact", &name)) alt={ "Image " (shown_text::line(&file.name, 80)) } loading="lazy";
+                    @if file.meta.media_type.starts_with("image/") {
+                        img.preview-image src=(PageAddress::of(&["executions", id, "artifact-image"]).with("artifact", &name)) alt={ "Image " (shown_text::line(file.meta.name.as_str(), 80)) } loading="lazy";
                     }
                 }
             }

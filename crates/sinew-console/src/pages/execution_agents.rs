@@ -3,8 +3,7 @@
 use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
-
-use sinew_documents::agent::AgentWork;
+use sinew_documents::agent::{AgentRow, AgentState, AgentWork};
 
 use super::execution_head::{
     ExecutionTab, execution_head, execution_title, fault, live_source, read_execution,
@@ -13,7 +12,6 @@ use super::node_inspector::{beside_node, selected_name};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{AgentListRow, OFFLINE};
 use crate::page_frame::{ConsolePage, ConsoleSection, live_part, page_or_problem};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration};
@@ -34,7 +32,7 @@ async fn agents_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
     let (work_path, online_path) = (ApiPath::of(&["executions", id, "agents"]), ApiPath::of(&["agents"]));
     let (work, online) = futures_util::future::try_join(
         request.api.get::<Vec<AgentWork>>(&work_path),
-        request.api.get::<Vec<AgentListRow>>(&online_path),
+        request.api.get::<Vec<AgentRow>>(&online_path),
     )
     .await?;
     let content = html! {
@@ -50,7 +48,7 @@ async fn agents_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
     Ok(ConsolePage::new(ConsoleSection::Executions, title, body).live(live_source(&execution)))
 }
 
-fn agent_table(id: &str, work: &[AgentWork], listed: &[AgentListRow]) -> Markup {
+fn agent_table(id: &str, work: &[AgentWork], listed: &[AgentRow]) -> Markup {
     html! {
         @if work.is_empty() { p.empty { "No agent calls yet." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Agents of the execution" {
@@ -75,7 +73,7 @@ fn agent_table(id: &str, work: &[AgentWork], listed: &[AgentListRow]) -> Markup 
     }
 }
 
-fn agent_row(id: &str, work: &AgentWork, listed: &[AgentListRow]) -> Markup {
+fn agent_row(id: &str, work: &AgentWork, listed: &[AgentRow]) -> Markup {
     let card = listed.iter().find(|card| card.name == work.agent);
     let tokens = |count: u64| if work.used.own.turns > 0 { count.to_string() } else { "–".to_owned() };
     html! {
@@ -85,7 +83,7 @@ fn agent_row(id: &str, work: &AgentWork, listed: &[AgentListRow]) -> Markup {
                 @else { a href=(PageAddress::agent(&work.agent)) { (shown_text::line(&work.agent, 60)) } }
                 @if let Some(card) = card { " " span.quiet { (shown_text::line(&card.version, 20)) } }
             }
-            td { @match (work.is_workflow, card) { (true, _) => "workflow", (false, Some(card)) if card.state != OFFLINE => (shown_text::line(&card.state, 20)), (false, Some(_)) => b { "offline" }, (false, None) => b { "not online" } } }
+            td { @match (work.is_workflow, card) { (true, _) => "workflow", (false, Some(card)) if card.state != AgentState::Offline => (card.state.as_str()), (false, Some(_)) => b { "offline" }, (false, None) => b { "not online" } } }
             td.wide {
                 @for node in work.nodes.iter().take(MAX_NODES) { a.label href=(PageAddress::execution(id).with("node", node)) { (shown_text::line(node, 40)) } " " }
                 @if work.nodes.len() > MAX_NODES { span.quiet { "and " (work.nodes.len() - MAX_NODES) " more" } }

@@ -4,6 +4,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use sinew_documents::execution_list::ExecutionPage;
+use sinew_documents::figures::ExecutionCounts;
 use sinew_documents::words;
 
 use super::bulk::BULK_COMMANDS;
@@ -13,7 +14,6 @@ use super::read_execution;
 use crate::api_client::ApiPath;
 use crate::console_error::ConsoleError;
 use crate::documents::WorkflowListRow;
-use crate::mesh_documents::CountsDocument;
 use crate::page_frame::{
     ConsolePage, ConsoleSection, EXECUTIONS_CHANGE, LiveSource, live_part, may_steer, page_or_problem,
     problem_box, token_field,
@@ -62,7 +62,7 @@ async fn executions_page(
     let workflows_path = ApiPath::of(&["workflows"]);
     let counts = async {
         match &counts_path {
-            Some(path) => request.api.get::<CountsDocument>(path).await.map(Some),
+            Some(path) => request.api.get::<ExecutionCounts>(path).await.map(Some),
             None => Ok(None),
         }
     };

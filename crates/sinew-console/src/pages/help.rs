@@ -4,13 +4,13 @@ use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use sinew_documents::mesh::{CheckState, DoctorCheck};
 use sinew_documents::node_status::NodeStatus;
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::glossary::GLOSSARY;
-use crate::mesh_documents::DoctorCheckDocument;
 use crate::page_frame::{ConsolePage, ConsoleSection, code_link, page_or_problem, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line};
@@ -47,7 +47,7 @@ pub(crate) async fn show(request: PageRequest) -> Response {
 
 async fn help_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
     let CodeSearch { text } = request.query()?;
-    let checks = request.api.get::<Vec<DoctorCheckDocument>>(&ApiPath::of(&["doctor"])).await;
+    let checks = request.api.get::<Vec<DoctorCheck>>(&ApiPath::of(&["doctor"])).await;
     let wanted = text.trim().to_lowercase();
     let all = sinew_codes::all();
     let found: Vec<&(&str, &str)> = all
@@ -124,7 +124,7 @@ fn glossary(wanted: &str) -> Markup {
 }
 
 /// Health checks of the mesh, each with a hint.
-fn doctor(checks: &Result<Vec<DoctorCheckDocument>, ConsoleError>) -> Markup {
+fn doctor(checks: &Result<Vec<DoctorCheck>, ConsoleError>) -> Markup {
     html! {
         section {
             div.head { h2 #doctor { "Health checks" } (command_line(&CommandText::new("sinew doctor"))) }
@@ -136,8 +136,8 @@ fn doctor(checks: &Result<Vec<DoctorCheckDocument>, ConsoleError>) -> Markup {
                         tbody {
                             @for check in checks {
                                 tr {
-                                    td { (shown_text::line(&check.check, 40)) }
-                                    td { (match check.state.as_str() { "ok" => mark_like(NodeStatus::Succeeded, "ok"), "warn" => mark_like(NodeStatus::Waiting, "warning"), _ => mark_like(NodeStatus::Failed, "failed") }) }
+                                    td { (shown_text::line(&check.what, 40)) }
+                                    td { (match check.state { CheckState::Ok => mark_like(NodeStatus::Succeeded, "ok"), CheckState::Warn => mark_like(NodeStatus::Waiting, "warning"), CheckState::Fail => mark_like(NodeStatus::Failed, "failed") }) }
                                     td.wide { (shown_text::line(&check.message, 600)) @if let Some(hint) = &check.hint { p.quiet { (shown_text::sentence(hint, 300)) } } }
                                     td { @if let Some(code) = &check.code { (code_link(code)) } }
                                 }

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use serde::Deserialize;
 use sinew_documents::execution_status::{self, ExecutionStatus};
+use sinew_documents::figures::ExecutionCounts;
 use sinew_documents::timestamp::Timestamp;
 use sinew_documents::words::status_word;
 use sinew_source::duration::{DURATION_EXAMPLES, parse_duration};
@@ -11,7 +12,6 @@ use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::WorkflowListRow;
-use crate::mesh_documents::CountsDocument;
 use crate::page_request::PageAddress;
 use crate::shown_text;
 use crate::status_mark::status_mark;
@@ -200,7 +200,7 @@ impl ListFilter {
     }
 
     /// Links that filter by status, with the count of each.
-    pub(super) fn chips(&self, counts: Option<&CountsDocument>) -> Markup {
+    pub(super) fn chips(&self, counts: Option<&ExecutionCounts>) -> Markup {
         let chosen = comma_words(&self.status);
         html! {
             ul.chips aria-label="Status" {
@@ -279,7 +279,7 @@ impl ListFilter {
 }
 
 /// A count of executions, with a plus if older ones are not counted yet.
-fn count_mark(count: u64, counts: &CountsDocument) -> Markup {
+fn count_mark(count: u64, counts: &ExecutionCounts) -> Markup {
     html! { span.quiet.count { (count) @if !counts.is_whole { "+" } } }
 }
 

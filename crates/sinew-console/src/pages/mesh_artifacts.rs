@@ -3,13 +3,13 @@
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use sinew_documents::artifact::{MeshArtifact, MeshArtifactPage};
 use sinew_documents::words;
 
 use super::artifact_preview::{artifact_bytes, preview};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::mesh_documents::{MeshArtifactDocument, MeshArtifactListDocument};
 use crate::page_frame::{
     ConsolePage, ConsoleSection, EXECUTIONS_CHANGE, LiveSource, live_part, page_or_problem, problem_box,
 };
@@ -38,14 +38,14 @@ impl MeshArtifactChoice {
             .with_some("workflow", self.workflow.as_deref())
     }
 
-    fn opened_address(&self, row: &MeshArtifactDocument) -> PageAddress {
+    fn opened_address(&self, row: &MeshArtifact) -> PageAddress {
         self.list_address()
             .with_some("cursor", self.cursor.as_deref())
             .with("execution", &row.execution)
             .with("artifact", &row.artifact.reference())
     }
 
-    fn shows(&self, row: &MeshArtifactDocument) -> bool {
+    fn shows(&self, row: &MeshArtifact) -> bool {
         self.execution.as_deref() == Some(&row.execution)
             && self.artifact.as_deref() == Some(row.artifact.reference().as_str())
     }
@@ -62,7 +62,7 @@ async fn artifacts_page(request: &PageRequest) -> Result<ConsolePage, ConsoleErr
         .with_some("name", choice.name.as_deref())
         .with_some("workflow", choice.workflow.as_deref())
         .with_some("cursor", choice.cursor.as_deref());
-    let list: MeshArtifactListDocument = request.api.get(&path).await?;
+    let list: MeshArtifactPage = request.api.get(&path).await?;
     let opened = list.artifacts.iter().find(|row| choice.shows(row));
     let opened = match opened {
         Some(row) => Some(opened_part(request, &choice, row, &list.artifacts).await),
@@ -91,11 +91,13 @@ async fn artifacts_page(request: &PageRequest) -> Result<ConsolePage, ConsoleErr
 async fn opened_part(
     request: &PageRequest,
     choice: &MeshArtifactChoice,
-    row: &MeshArtifactDocument,
-    all: &[MeshArtifactDocument],
+    row: &MeshArtifact,
+    all: &[MeshArtifact],
 ) -> Markup {
-    let others: Vec<&MeshArtifactDocument> =
-        all.iter().filter(|other| other.artifact.name == row.artifact.name && !choice.shows(other)).collect();
+    let others: Vec<&MeshArtifact> = all
+        .iter()
+        .filter(|other| other.artifact.meta.name == row.artifact.meta.name && !choice.shows(other))
+        .collect();
     let compared = match (choice.with_execution.as_deref(), choice.with.as_deref()) {
         (Some(execution), Some(with)) => Some(difference(request, row, execution, with).await),
         _ => None,
@@ -118,12 +120,7 @@ async fn opened_part(
 }
 
 /// The diff of two artifacts; the other one is the older side.
-async fn difference(
-    request: &PageRequest,
-    row: &MeshArtifactDocument,
-    execution: &str,
-    with: &str,
-) -> Markup {
+async fn difference(request: &PageRequest, row: &MeshArtifact, execution: &str, with: &str) -> Markup {
     let old_path = artifact_bytes(execution, with);
     let new_path = artifact_bytes(&row.execution, &row.artifact.reference());
     let texts =
@@ -134,7 +131,7 @@ async fn difference(
     }
 }
 
-fn table(request: &PageRequest, choice: &MeshArtifactChoice, list: &MeshArtifactListDocument) -> Markup {
+fn table(request: &PageRequest, choice: &MeshArtifactChoice, list: &MeshArtifactPage) -> Markup {
     html! {
         @if list.artifacts.is_empty() { p.empty { "No named artifacts in these executions." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Artifacts" {
@@ -148,13 +145,13 @@ fn table(request: &PageRequest, choice: &MeshArtifactChoice, list: &MeshArtifact
                     tbody {
                         @for row in &list.artifacts {
                             tr data-row aria-current=[choice.shows(row).then_some("true")] {
-                                td.wide { a href=(choice.opened_address(row)) { (shown_text::line(&row.artifact.name, 100)) } }
-                                td.number { (row.artifact.version) }
+                                td.wide { a href=(choice.opened_address(row)) { (shown_text::line(row.artifact.meta.name.as_str(), 100)) } }
+                                td.number { (row.artifact.meta.version) }
                                 td { a href=(PageAddress::workflow(&row.workflow)) { (shown_text::line(&row.workflow, 50)) } }
                                 td { a.id href=(PageAddress::execution(&row.execution)) { (shown_text::line(words::short_id(&row.execution), 40)) } }
-                                td { (shown_text::line(row.artifact.node.as_deref().unwrap_or("–"), 50)) }
-                                td.side { (shown_text::line(&row.artifact.media_type, 50)) }
-                                td.number { (size(row.artifact.size)) }
+                                td { (shown_text::line(&row.artifact.node, 50)) }
+                                td.side { (shown_text::line(&row.artifact.meta.media_type, 50)) }
+                                td.number { (size(row.artifact.meta.size)) }
                                 td { (time_mark(row.started, request.now)) }
                                 td { a href=(artifact_bytes(&row.execution, &row.artifact.reference()).address()) download { "Download" } }
                             }

@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use maud::{Markup, html};
 use serde_json::Value;
+use sinew_documents::agent::{AgentDetails, AgentState};
 use sinew_documents::execution::ExecutionDescription;
 use sinew_documents::node::{ExecutionId, NodeDescription, TreeBranch};
 use sinew_documents::node_status::NodeStatus;
@@ -17,7 +18,6 @@ use super::recorded_case::case_link;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{AgentDocument, OFFLINE};
 use crate::page_frame::{live_part, may_steer, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, clock_mark, command_line, duration, text_block, value_block};
@@ -42,7 +42,7 @@ pub(crate) struct SelectedNode {
     node: Result<NodeDescription, ConsoleError>,
     tree: Vec<TreeBranch>,
     /// Current card of the node's agent; `None` for nodes without an agent.
-    card: Option<Result<AgentDocument, ConsoleError>>,
+    card: Option<Result<AgentDetails, ConsoleError>>,
     steers: bool,
     compared: Option<OtherNode>,
 }
@@ -67,7 +67,7 @@ pub(crate) async fn read_node(request: &PageRequest, id: &str, choice: &NodeChoi
     .await;
     let card = async {
         let agent = node.as_ref().ok()?.agent.as_deref()?;
-        Some(request.api.get::<AgentDocument>(&ApiPath::of(&["agents", agent])).await)
+        Some(request.api.get::<AgentDetails>(&ApiPath::of(&["agents", agent])).await)
     };
     let (card, compared) = futures_util::future::join(card, read_compared(request, &id, name, choice)).await;
     Some(SelectedNode {
@@ -132,11 +132,7 @@ pub(crate) fn node_inspector(
     }
 }
 
-fn activation(
-    id: &str,
-    node: &NodeDescription,
-    card: Option<&Result<AgentDocument, ConsoleError>>,
-) -> Markup {
+fn activation(id: &str, node: &NodeDescription, card: Option<&Result<AgentDetails, ConsoleError>>) -> Markup {
     let whole = ApiPath::of(&["executions", id, "node"]).with("name", &node.node).address();
     html! {
         h2 { (status_mark(node.status)) " " (shown_text::line(&node.node, 120)) }
@@ -173,10 +169,10 @@ fn activation(
 }
 
 /// Version of the agent's current card, or that the agent is offline.
-fn card_mark(card: Option<&Result<AgentDocument, ConsoleError>>) -> Markup {
+fn card_mark(card: Option<&Result<AgentDetails, ConsoleError>>) -> Markup {
     html! {
         @match card {
-            Some(Ok(card)) if card.state == OFFLINE => span.quiet { "offline" },
+            Some(Ok(card)) if card.state == AgentState::Offline => span.quiet { "offline" },
             Some(Ok(card)) => span.quiet title="Version of the current card" { "card " (shown_text::line(&card.version, 30)) },
             Some(Err(error)) if error.status() == StatusCode::NOT_FOUND => span.quiet { "not online" },
             Some(Err(_)) | None => {}

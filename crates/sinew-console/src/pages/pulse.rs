@@ -4,7 +4,11 @@ use axum::response::Response;
 use maud::{Markup, html};
 use sinew_documents::approval::OpenApproval;
 use sinew_documents::execution_list::ExecutionPage;
+use sinew_documents::execution_status::ExecutionStatus;
+use sinew_documents::figures::MeshActivity;
+use sinew_documents::mesh::{AgentStatus, MeshStatus};
 use sinew_documents::words;
+use sinew_documents::words::status_word;
 
 use super::activity::{activity_part, errors_part};
 use super::execution_rows::{RowChoice, all_columns, execution_table};
@@ -12,7 +16,6 @@ use super::traffic::stream_table;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::mesh_documents::{ActivityDocument, PulseDocument};
 use crate::page_frame::{
     ConsolePage, ConsoleSection, EXECUTIONS_CHANGE, LiveSource, live_part, page_or_problem, token_field,
 };
@@ -35,10 +38,10 @@ async fn pulse_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> 
     let failed_path = ApiPath::of(&["executions"]).with("status", "failed").with("limit", FAILED_ROWS);
     let activity_path = ApiPath::of(&["pulse", "activity"]);
     let (pulse, approvals, failed, activity) = futures_util::future::try_join4(
-        request.api.get::<PulseDocument>(&pulse_path),
+        request.api.get::<MeshStatus>(&pulse_path),
         request.api.get::<Vec<OpenApproval>>(&approvals_path),
         request.api.get::<ExecutionPage>(&failed_path),
-        request.api.get::<ActivityDocument>(&activity_path),
+        request.api.get::<MeshActivity>(&activity_path),
     )
     .await?;
     let body = html! {
@@ -69,25 +72,24 @@ async fn pulse_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> 
     Ok(ConsolePage::new(ConsoleSection::Pulse, "Pulse", body).live(LiveSource::List(EXECUTIONS_CHANGE)))
 }
 
-fn figures(pulse: &PulseDocument, approvals: usize) -> Markup {
+fn figures(pulse: &MeshStatus, approvals: usize) -> Markup {
     let online = pulse.agents.iter().filter(|agent| agent.online).count();
     let offline = pulse.agents.len() - online;
-    let sum =
-        |of: fn(&crate::mesh_documents::AgentLoadDocument) -> u64| pulse.agents.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&AgentStatus) -> u64| pulse.agents.iter().map(of).sum::<u64>();
     let with_status = |status: &str| PageAddress::of(&["executions"]).with("status", status);
     let unserved = pulse.shards.saturating_sub(pulse.owned);
     html! {
         ul.figures {
-            @for status in ["running", "waiting", "paused"] {
-                (figure(&with_status(status), pulse.executions.get(status).copied().unwrap_or(0), status, false))
+            @for word in [ExecutionStatus::Running, ExecutionStatus::Waiting, ExecutionStatus::Paused].map(status_word) {
+                (figure(&with_status(word), pulse.executions.get(word).copied().unwrap_or(0) as u64, word, false))
             }
             (figure(&PageAddress::of(&["approvals"]), approvals as u64, "approvals", false))
             (figure(&PageAddress::of(&["agents"]), online as u64, "agents online", false))
             (figure(&PageAddress::of(&["agents"]), offline as u64, "agents offline", offline > 0))
             (figure(&PageAddress::of(&["agents"]), sum(|agent| agent.queued), "tasks queued", false))
-            (figure(&PageAddress::of(&["agents"]), sum(|agent| agent.working), "tasks running", false))
+            (figure(&PageAddress::of(&["agents"]), sum(|agent| agent.working as u64), "tasks running", false))
             (figure(&PageAddress::of(&["traffic"]).part("dead-letters"), pulse.quarantined, "quarantined", pulse.quarantined > 0))
-            @if pulse.refused_cards > 0 { (figure(&PageAddress::of(&["agents"]), pulse.refused_cards, "cards rejected", true)) }
+            @if pulse.refused_cards > 0 { (figure(&PageAddress::of(&["agents"]), pulse.refused_cards as u64, "cards rejected", true)) }
             @if unserved > 0 { (figure(&PageAddress::of(&[]).part("executors"), u64::from(unserved), "shards without executor", true)) }
         }
     }
@@ -101,7 +103,7 @@ fn figure(address: &PageAddress, number: u64, word: &str, is_bad: bool) -> Marku
     }
 }
 
-fn waiting(pulse: &PulseDocument) -> Markup {
+fn waiting(pulse: &MeshStatus) -> Markup {
     html! {
         section {
             h2 { "Longest waits" }
@@ -115,7 +117,7 @@ fn waiting(pulse: &PulseDocument) -> Markup {
                                     td { a.id href=(PageAddress::execution(&one.execution)) { (shown_text::line(words::short_id(&one.execution), 40)) } }
                                     td { (shown_text::line(&one.workflow, 60)) }
                                     td.number { (duration(Some(one.age_ms))) }
-                                    td.wide { (shown_text::line(one.waiting.as_deref().unwrap_or("–"), 240)) }
+                                    td.wide { (shown_text::line(&one.waiting, 240)) }
                                 }
                             }
                         }
@@ -126,7 +128,7 @@ fn waiting(pulse: &PulseDocument) -> Markup {
     }
 }
 
-fn fleet(pulse: &PulseDocument) -> Markup {
+fn fleet(pulse: &MeshStatus) -> Markup {
     html! {
         div.columns {
             section {

@@ -3,12 +3,13 @@
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use sinew_documents::figures::TrafficReport;
+use sinew_documents::mesh::{AgentStatus, MeshStatus, QuarantinePage};
 use sinew_documents::words;
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::mesh_documents::{AgentLoadDocument, PulseDocument, QuarantineDocument, TrafficReportDocument};
 use crate::page_frame::{
     AGENTS_CHANGE, ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem, problem_box,
 };
@@ -36,9 +37,9 @@ async fn traffic_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError
     let (pulse_path, figures_path) = (ApiPath::of(&["pulse"]), ApiPath::of(&["traffic", "figures"]));
     let quarantine_path = ApiPath::of(&["quarantine"]);
     let (pulse, report, quarantine) = futures_util::future::join3(
-        request.api.get::<PulseDocument>(&pulse_path),
-        request.api.get::<TrafficReportDocument>(&figures_path),
-        request.api.get::<QuarantineDocument>(&quarantine_path),
+        request.api.get::<MeshStatus>(&pulse_path),
+        request.api.get::<TrafficReport>(&figures_path),
+        request.api.get::<QuarantinePage>(&quarantine_path),
     )
     .await;
     let pulse = pulse?;
@@ -80,7 +81,7 @@ fn whole(bytes: f64) -> u64 {
 }
 
 /// Message rates by group of subjects, and durations of nodes.
-fn figures(report: &Result<TrafficReportDocument, ConsoleError>) -> Markup {
+fn figures(report: &Result<TrafficReport, ConsoleError>) -> Markup {
     let report = match report {
         Ok(report) => report,
         Err(error) => return problem_box(error),
@@ -125,8 +126,8 @@ fn figures(report: &Result<TrafficReportDocument, ConsoleError>) -> Markup {
     }
 }
 
-fn queues(pulse: &PulseDocument) -> Markup {
-    let (busy, idle): (Vec<&AgentLoadDocument>, Vec<&AgentLoadDocument>) =
+fn queues(pulse: &MeshStatus) -> Markup {
+    let (busy, idle): (Vec<&AgentStatus>, Vec<&AgentStatus>) =
         pulse.agents.iter().partition(|agent| agent.queued > 0 || agent.working > 0 || agent.redelivered > 0);
     html! {
         div.columns {
@@ -147,7 +148,7 @@ fn queues(pulse: &PulseDocument) -> Markup {
 }
 
 /// Streams of the mesh with their message counts and sizes.
-pub(super) fn stream_table(pulse: &PulseDocument) -> Markup {
+pub(super) fn stream_table(pulse: &MeshStatus) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Streams" {
             table.rows {
@@ -162,7 +163,7 @@ pub(super) fn stream_table(pulse: &PulseDocument) -> Markup {
     }
 }
 
-fn queue_table(label: &str, agents: &[&AgentLoadDocument]) -> Markup {
+fn queue_table(label: &str, agents: &[&AgentStatus]) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(label) {
             table.rows {
@@ -184,7 +185,7 @@ fn queue_table(label: &str, agents: &[&AgentLoadDocument]) -> Markup {
 /// shows the commands.
 fn dead_letters(
     request: &PageRequest,
-    quarantine: &Result<QuarantineDocument, ConsoleError>,
+    quarantine: &Result<QuarantinePage, ConsoleError>,
     count: u64,
 ) -> Markup {
     html! {

@@ -5,6 +5,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 use sinew_documents::execution_list::ExecutionPage;
+use sinew_documents::figures::{VersionOutcomes, WorkflowOutcomes};
 use sinew_documents::words;
 
 use super::execution::MAX_DRAWN_NODES;
@@ -15,7 +16,6 @@ use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::{VersionDocument, WorkflowDocument};
-use crate::mesh_documents::{OutcomesDocument, VersionOutcomesDocument};
 use crate::page_frame::{
     ConsolePage, ConsoleSection, DrawingUse, drawing, large_drawing, may_steer, page_or_problem, problem_box,
 };
@@ -59,7 +59,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
         request.api.get::<WorkflowDocument>(&described_path),
         request.api.get::<Vec<VersionDocument>>(&versions_path),
         request.api.get::<ExecutionPage>(&last_path),
-        request.api.get::<OutcomesDocument>(&outcomes_path),
+        request.api.get::<WorkflowOutcomes>(&outcomes_path),
     )
     .await;
     let (workflow, versions, last, outcomes) = (workflow?, versions?, last?, outcomes?);
@@ -172,7 +172,7 @@ fn version_table(
     request: &PageRequest,
     workflow: &WorkflowDocument,
     versions: &[VersionDocument],
-    outcomes: &OutcomesDocument,
+    outcomes: &WorkflowOutcomes,
 ) -> Markup {
     let (name, shown) = (workflow.name.as_str(), workflow.digest.as_str());
     let outcomes_of =
@@ -208,7 +208,7 @@ fn version_table(
 
 /// Percentage of succeeded executions among those that succeeded or failed; cancelled ones are
 /// counted separately.
-fn success_rate(counts: &VersionOutcomesDocument) -> Markup {
+fn success_rate(counts: &VersionOutcomes) -> Markup {
     let ended = counts.succeeded.saturating_add(counts.failed);
     let percent = (u128::from(counts.succeeded) * 100).checked_div(u128::from(ended));
     html! {
@@ -229,7 +229,7 @@ mod tests {
         for ((succeeded, failed, cancelled), wanted) in
             [((2, 1, 0), "66 %"), ((0, 0, 3), "–"), ((1, 0, 2), "100 %"), ((u64::MAX, u64::MAX, 0), "100 %")]
         {
-            let counts = VersionOutcomesDocument { version: None, succeeded, failed, cancelled };
+            let counts = VersionOutcomes { version: None, succeeded, failed, cancelled };
             let text = success_rate(&counts).into_string();
             assert!(text.contains(wanted), "{text}");
             assert_eq!(text.contains("cancelled"), cancelled > 0, "{text}");

@@ -2,6 +2,7 @@
 
 use axum::response::Response;
 use maud::{Markup, html};
+use sinew_documents::figures::{WorkflowFigures, WorkflowSeries};
 use sinew_documents::words;
 
 use super::sparkline::sparkline;
@@ -9,7 +10,6 @@ use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::WorkflowListRow;
-use crate::mesh_documents::{WorkflowFiguresDocument, WorkflowSeriesDocument};
 use crate::page_frame::{
     AGENTS_CHANGE, ConsolePage, ConsoleSection, LiveSource, TextFilter, live_part, may_steer,
     page_or_problem, text_filter,
@@ -31,7 +31,7 @@ async fn workflows_page(request: &PageRequest) -> Result<ConsolePage, ConsoleErr
     let figures_path = ApiPath::of(&["workflow-figures"]);
     let (rows, figures) = futures_util::future::join(
         request.api.get::<Vec<WorkflowListRow>>(&path),
-        request.api.get::<WorkflowFiguresDocument>(&figures_path),
+        request.api.get::<WorkflowFigures>(&figures_path),
     )
     .await;
     // Without its figures the list is still useful.
@@ -45,11 +45,7 @@ async fn workflows_page(request: &PageRequest) -> Result<ConsolePage, ConsoleErr
     Ok(ConsolePage::new(ConsoleSection::Workflows, "Workflows", body).live(LiveSource::List(AGENTS_CHANGE)))
 }
 
-fn workflow_table(
-    request: &PageRequest,
-    rows: &[WorkflowListRow],
-    figures: &WorkflowFiguresDocument,
-) -> Markup {
+fn workflow_table(request: &PageRequest, rows: &[WorkflowListRow], figures: &WorkflowFigures) -> Markup {
     let series_of = |name: &str| figures.workflows.iter().find(|one| one.workflow == name);
     html! {
         @if rows.is_empty() { p.empty { "No workflows are deployed. Deploy one with " code { "sinew workflow deploy FILE" } "." } } @else {
@@ -88,7 +84,7 @@ fn workflow_table(
 }
 
 /// Cells with the number of ended executions, and their durations.
-fn series_cells(series: Option<&WorkflowSeriesDocument>) -> Markup {
+fn series_cells(series: Option<&WorkflowSeries>) -> Markup {
     let Some(series) = series else {
         return html! { td.number { "–" } td.number { "–" } };
     };

@@ -3,6 +3,9 @@
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sinew_documents::agent::{AgentDetails, AgentProcess, AgentRow};
+use sinew_documents::figures::MeshActivity;
+use sinew_documents::mesh::{DoctorCheck, MeshStatus};
 use sinew_inspection::list::RowFilter;
 use sinew_operations::agent_list::{describe_agent, list_agents, retire_agent};
 use sinew_operations::agent_service::ask_processes;
@@ -17,13 +20,7 @@ use super::executions::offered_filter;
 use super::route::{ApiRoute, delete, get};
 use super::workflows::NamedQuery;
 use crate::http_error::HttpProblem;
-use sinew_operations::agent_list::AgentDetails;
-use sinew_operations::agent_list::AgentRow;
 use sinew_operations::agent_list::RetiredAgent;
-use sinew_operations::agent_service::AgentProcess;
-use sinew_operations::doctor::DoctorCheck;
-use sinew_operations::mesh_activity::MeshActivity;
-use sinew_operations::mesh_status::MeshStatus;
 use sinew_protocol::access::AccessRole;
 
 /// Returns the routes of this module.

@@ -2,17 +2,17 @@
 
 use axum::response::Response;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use sinew_documents::figures::{WorkflowFigures, WorkflowOutcomes};
+use sinew_documents::mesh::QuarantinePage;
 use sinew_operations::failure::Failure;
-use sinew_operations::quarantine::{QuarantineRow, message_row};
+use sinew_operations::quarantine::message_row;
 use sinew_operations::workflow_figures::{count_outcomes, read_workflow_figures};
 use sinew_runtime::local;
 
 use super::api_call::{ApiCall, answer, row_limit};
 use super::route::{ApiRoute, get};
 use crate::http_error::HttpProblem;
-use sinew_operations::workflow_figures::WorkflowFigures;
-use sinew_operations::workflow_figures::WorkflowOutcomes;
 
 /// Default number of minutes of workflow statistics.
 const FIGURES_MINUTES: u64 = 60;
@@ -93,11 +93,4 @@ async fn quarantine(call: ApiCall) -> Result<Response, HttpProblem> {
     let limit = row_limit(query.limit, QUARANTINE_ROWS, MAX_QUARANTINE_ROWS)?;
     let found = call.operator.mesh().quarantine().list(limit).await.map_err(Failure::from)?;
     answer(&QuarantinePage { messages: found.iter().map(message_row).collect() })
-}
-
-/// Messages that were set aside.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct QuarantinePage {
-    /// The messages, oldest first.
-    messages: Vec<QuarantineRow>,
 }

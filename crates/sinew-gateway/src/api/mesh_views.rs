@@ -6,17 +6,20 @@ use std::collections::BTreeSet;
 use axum::response::Response;
 use bytes::Bytes;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_diagram::{Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, NodeMark, Shape, Status};
+use sinew_documents::agent::{AgentKind, AgentRow};
+use sinew_documents::artifact::{ArtifactUses, MeshArtifact, MeshArtifactPage};
+use sinew_documents::figures::TrafficReport;
 use sinew_documents::words;
 use sinew_executor::client::ClientError;
 use sinew_inspection::list::RowFilter;
 use sinew_mesh::event::{Event, EventFilter, EventStart, Events};
-use sinew_operations::agent_list::AgentRow;
-use sinew_operations::artifact_uses::{ArtifactMarks, ArtifactUse, uses_in};
+use sinew_operations::agent_list::online_rows;
+use sinew_operations::artifact_uses::{ArtifactMarks, uses_in};
 use sinew_operations::deployed_workflows::partners;
-use sinew_operations::execution_artifacts::{self, ArtifactRow, LeftArtifact};
+use sinew_operations::execution_artifacts::{self, LeftArtifact};
 use sinew_operations::execution_list::{ExecutionCursor, ListDepth, RestOfList};
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::RowDetails;
@@ -29,7 +32,6 @@ use super::executions::ArtifactQuery;
 use super::frame_stream::{FrameQueue, FrameSource, FrameStream};
 use super::route::{ApiRoute, DRAWING_FORMATS, EVENT_STREAM, SVG, get};
 use crate::http_error::HttpProblem;
-use sinew_operations::traffic_figures::TrafficReport;
 
 /// Maximum number of workflows and agents in a map.
 const MAX_MAP_NODES: usize = 400;
@@ -78,7 +80,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 /// online. Edges include the number of calls in recent executions.
 async fn map(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: DrawingQuery = call.query()?;
-    let online: Vec<AgentRow> = AgentRow::all(&call.operator.online().await?);
+    let online: Vec<AgentRow> = online_rows(&call.operator.online().await?);
     let is_online = |name: &str| online.iter().any(|row| row.name == name);
     let (mut called, mut edges) = (BTreeSet::new(), Vec::new());
     let mut nodes = Vec::new();
@@ -103,7 +105,7 @@ async fn map(call: ApiCall) -> Result<Response, HttpProblem> {
     // Agents that called others are included; calling people and programs are not.
     let agents_of = |(from, to): (String, String)| is_online(&from).then_some(from).into_iter().chain([to]);
     called.extend(calls.into_keys().flat_map(agents_of));
-    let agents = online.iter().filter(|row| row.kind != "workflow").map(|row| row.name.clone());
+    let agents = online.iter().filter(|row| row.kind != AgentKind::Workflow).map(|row| row.name.clone());
     let others: BTreeSet<String> = called.into_iter().chain(agents).collect();
     for name in others.into_iter().filter(|name| !names.contains(name) && call.operations.offers(name)) {
         if nodes.len() >= MAX_MAP_NODES {
@@ -184,34 +186,6 @@ pub(crate) struct MeshArtifactsQuery {
     cursor: Option<String>,
 }
 
-/// Artifacts of a mesh.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct MeshArtifactPage {
-    /// Artifacts, those of the latest executions first.
-    artifacts: Vec<MeshArtifact>,
-    /// Cursor of the next page; `None` on the last one.
-    next: Option<String>,
-}
-
-/// Tasks that were given an artifact.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct ArtifactUses {
-    /// The tasks.
-    uses: Vec<ArtifactUse>,
-    /// Executions that were searched.
-    searched_executions: usize,
-}
-
-/// An artifact with its execution.
-#[derive(Serialize, JsonSchema)]
-struct MeshArtifact {
-    #[serde(flatten)]
-    artifact: ArtifactRow,
-    execution: String,
-    workflow: String,
-    started: String,
-}
-
 /// Returns artifacts that agents named, those of the latest executions first.
 async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: MeshArtifactsQuery = call.query()?;
@@ -246,7 +220,7 @@ async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
             artifact,
             execution: row.execution.clone(),
             workflow: row.workflow.clone(),
-            started: words::instant(record.execution.state().started_at),
+            started: record.execution.state().started_at.into(),
         }));
     }
     found.truncate(MAX_ARTIFACTS);

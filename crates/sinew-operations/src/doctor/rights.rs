@@ -65,7 +65,7 @@ pub(super) async fn check(doctor: &mut Doctor, mesh: &Mesh, roles: &[Role]) {
                     such as `peer: \"Price*\"`, need the role client too";
         let what = "calls";
         doctor.checks.push(DoctorCheck {
-            what,
+            what: what.into(),
             state: CheckState::Ok,
             message: text.to_owned(),
             hint: None,
@@ -84,7 +84,13 @@ fn say(
     code: Option<&'static str>,
     hint: Option<String>,
 ) {
-    doctor.checks.push(DoctorCheck { what: "rights", state, message, hint, code });
+    doctor.checks.push(DoctorCheck {
+        what: "rights".into(),
+        state,
+        message,
+        hint,
+        code: code.map(Into::into),
+    });
 }
 
 /// Returns the command that prints the complete table.

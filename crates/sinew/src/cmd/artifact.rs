@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use similar::TextDiff;
+use sinew_documents::artifact::ArtifactRow;
 use sinew_documents::words;
 use sinew_mesh::artifact::{ArtifactOwner, LARGEST_OBJECT};
-use sinew_operations::execution_artifacts::{
-    ArtifactRow, LeftArtifact, artifacts, fetch, find_artifact, read_artifact,
-};
+use sinew_operations::execution_artifacts::{LeftArtifact, artifacts, fetch, find_artifact, read_artifact};
 use sinew_operations::execution_changes::FoundExecution;
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_operations::workflow_file;

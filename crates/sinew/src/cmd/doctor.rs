@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
+use sinew_documents::mesh::{CheckState, DoctorCheck};
 use sinew_documents::words;
-use sinew_operations::doctor::{CheckState, DoctorCheck, DoctorOptions, MAX_APPROVAL_AGE, examine};
+use sinew_operations::doctor::{DoctorOptions, MAX_APPROVAL_AGE, examine};
 use sinew_operations::failure::Failure;
 use sinew_operations::quantity::parse_duration;
 use sinew_protocol::permission::Role;
@@ -57,7 +58,7 @@ pub(crate) fn doctor(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure
                 CheckState::Fail => ("fail", "\u{1b}[31m"),
             };
             let (on, off) = if output.color { (color, "\u{1b}[0m") } else { ("", "") };
-            let code = check.code.map(|code| format!(" [{code}]")).unwrap_or_default();
+            let code = check.code.as_ref().map(|code| format!(" [{code}]")).unwrap_or_default();
             let hint = check.hint.as_ref().map(|hint| format!("\n      hint: {hint}")).unwrap_or_default();
             format!("{on}{word}{off}  {:<12} {}{code}{hint}", check.what, words::plain(&check.message))
         };

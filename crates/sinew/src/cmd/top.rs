@@ -4,9 +4,10 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use clap::Args;
+use sinew_documents::mesh::MeshStatus;
 use sinew_documents::words;
 use sinew_operations::failure::Failure;
-use sinew_operations::mesh_status::{self, MeshStatus};
+use sinew_operations::mesh_status;
 use sinew_operations::quantity::parse_duration;
 use sinew_protocol::usage::ModelTotals;
 

@@ -69,10 +69,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "sinew-bridge",
         &["sinew-agents", "sinew-protocol", "sinew-source", "sinew-files", "sinew-mesh", "sinew-agent"],
     ),
-    (
-        "sinew-console",
-        &["sinew-codes", "sinew-source", "sinew-diagram", "sinew-documents", "sinew-inspection"],
-    ),
+    ("sinew-console", &["sinew-codes", "sinew-source", "sinew-documents", "sinew-diagram"]),
     (
         "sinew-inspection",
         &[

@@ -1,11 +1,12 @@
 //! `sinew agent` on a mesh: announced cards, and calls through the A2A endpoint.
 
 use serde_json::{Value, json};
+use sinew_documents::agent::AgentRow;
 use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::words;
 use sinew_inspection::list::RowFilter;
 use sinew_operations::agent_calls::{AgentQuestion, ask_agent, fault_failure};
-use sinew_operations::agent_list::{AgentRow, describe_agent, find_agent, list_agents, retire_agent};
+use sinew_operations::agent_list::{describe_agent, find_agent, list_agents, retire_agent};
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::online;
 use sinew_protocol::card::{self, AgentKind};
@@ -50,9 +51,9 @@ fn table(rows: &[AgentRow], wide: bool) -> String {
     for row in rows {
         let mut line = vec![
             words::one_line(&row.name, 60),
-            row.kind.to_owned(),
+            row.kind.word().to_owned(),
             words::one_line(&row.version, 20),
-            row.state.word().to_owned(),
+            row.state.as_str().to_owned(),
             format!("{} ago", words::duration(row.heartbeat_age_ms)),
             row.queued.map_or_else(|| "-".to_owned(), |queued| queued.to_string()),
         ];
@@ -87,14 +88,14 @@ pub(super) async fn describe(name: &str, connection: &Connection, output: &Outpu
         let skills: Vec<&str> = agent.skills.iter().map(|skill| skill.id.as_str()).collect();
         let (name, version) = (words::one_line(&agent.name, 100), words::one_line(&agent.version, 40));
         [
-            format!("{name} {version} ({})", agent.kind),
+            format!("{name} {version} ({})", agent.kind.word()),
             sinew_source::indented(&agent.description),
             String::new(),
             format!("  input     {}", schema(&agent.input_schema)),
             format!("  output    {}", schema(&agent.output_schema)),
             format!("  skills    {}", words::one_line(&skills.join(", "), 200)),
             format!("  delivery  {}", agent.delivery),
-            format!("  state     {}", agent.state.word()),
+            format!("  state     {}", agent.state.as_str()),
             format!("  heartbeat {} ago", words::duration(agent.heartbeat_age_ms)),
             format!(
                 "  queued    {}",
