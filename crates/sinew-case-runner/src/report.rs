@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use sinew_documents::trial::{CaseFailure, CaseResult, CaseResults};
 use sinew_documents::words;
 use sinew_engine::Time;
 use sinew_operations::failure::Failure;
@@ -76,25 +76,23 @@ impl CaseVerdict {
         text
     }
 
-    /// Returns the verdict as JSON.
-    pub fn json(&self) -> Value {
-        let found = self.found.iter().map(|mismatch| {
-            json!({
-                "at": self.place(mismatch.span),
-                "expectation": mismatch.what,
-                "differences": mismatch.lines,
-            })
+    /// Returns the verdict as a document.
+    fn result(&self) -> CaseResult {
+        let found = self.found.iter().map(|mismatch| CaseFailure {
+            at: self.place(mismatch.span),
+            expectation: mismatch.what.clone(),
+            differences: mismatch.lines.clone(),
         });
-        json!({
-            "file": self.file,
-            "line": self.span.line,
-            "column": self.span.column,
-            "name": self.name,
-            "passed": self.passed(),
-            "updated": self.updated,
-            "elapsed_ms": self.elapsed,
-            "failures": found.collect::<Vec<_>>(),
-        })
+        CaseResult {
+            file: self.file.clone(),
+            line: self.span.line,
+            column: self.span.column,
+            name: self.name.clone(),
+            passed: self.passed(),
+            updated: self.updated,
+            elapsed_ms: self.elapsed,
+            failures: found.collect(),
+        }
     }
 }
 
@@ -118,19 +116,17 @@ impl CaseReport {
         good && self.broken.is_empty() && !self.verdicts.is_empty()
     }
 
-    /// Returns the report as JSON.
-    pub fn json(&self, with_coverage: bool) -> Value {
+    /// Returns the report as a document.
+    pub fn results(&self, with_coverage: bool) -> CaseResults {
         let passed = self.verdicts.iter().filter(|verdict| verdict.passed()).count();
-        let mut document = json!({
-            "cases": self.verdicts.iter().map(CaseVerdict::json).collect::<Vec<_>>(),
-            "passed": passed,
-            "failed": self.verdicts.len() - passed,
-            "broken_files": self.broken.len(),
-        });
-        if with_coverage {
-            document["coverage"] = self.coverage.json();
+        CaseResults {
+            cases: self.verdicts.iter().map(CaseVerdict::result).collect(),
+            passed,
+            failed: self.verdicts.len() - passed,
+            broken_files: self.broken.len(),
+            coverage: with_coverage.then(|| self.coverage.json()),
+            problems: None,
         }
-        document
     }
 
     /// Formats the last line of a report for people.

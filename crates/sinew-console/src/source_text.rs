@@ -1,10 +1,10 @@
 //! Files of workflows with their findings in place.
 
 use maud::{Markup, html};
+use sinew_documents::finding::{Finding, FindingSeverity};
 use sinew_documents::words;
+use sinew_documents::workflow::{SourceFile, WorkflowSource};
 
-use crate::documents::FindingDocument;
-use crate::editor_documents::{SourceDocument, SourceFileDocument};
 use crate::page_frame::code_link;
 use crate::shown_text;
 
@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 40 << 10;
 const MAX_LINE_CHARS: usize = 400;
 
 /// Files with their findings; `whole` links to the full files.
-pub(crate) fn source_files(source: &SourceDocument, whole: &str) -> Markup {
+pub(crate) fn source_files(source: &WorkflowSource, whole: &str) -> Markup {
     let mut left = MAX_BYTES;
     html! {
         @for (place, file) in source.files.iter().enumerate() {
@@ -32,24 +32,20 @@ pub(crate) fn source_files(source: &SourceDocument, whole: &str) -> Markup {
 }
 
 /// Findings of a file. Findings without a file belong to the first.
-fn findings_of<'s>(
-    source: &'s SourceDocument,
-    file: &SourceFileDocument,
-    is_first: bool,
-) -> Vec<&'s FindingDocument> {
-    let is_of = |finding: &&FindingDocument| match finding.file.as_deref() {
+fn findings_of<'s>(source: &'s WorkflowSource, file: &SourceFile, is_first: bool) -> Vec<&'s Finding> {
+    let is_of = |finding: &&Finding| match finding.file.as_deref() {
         Some(name) => name == file.name,
         None => is_first,
     };
     source.diagnostics.iter().filter(is_of).collect()
 }
 
-fn lines_of(text: &str, findings: &[&FindingDocument], name: &str) -> Markup {
+fn lines_of(text: &str, findings: &[&Finding], name: &str) -> Markup {
     html! {
         div.source tabindex="0" role="region" aria-label={ "Source of " (shown_text::line(name, 80)) } {
             ol.source-lines {
                 @for (number, line) in (1u32..).zip(text.lines().take(MAX_LINES)) {
-                    @let here: Vec<&&FindingDocument> = findings.iter().filter(|finding| finding.line == Some(number)).collect();
+                    @let here: Vec<&&Finding> = findings.iter().filter(|finding| finding.line == Some(number)).collect();
                     li id=[(!here.is_empty()).then(|| format!("line-{number}"))] {
                         code { (marked(line, &here)) }
                         @for finding in here { (note(finding)) }
@@ -61,7 +57,7 @@ fn lines_of(text: &str, findings: &[&FindingDocument], name: &str) -> Markup {
 }
 
 /// A line with its first finding marked.
-fn marked(line: &str, here: &[&&FindingDocument]) -> Markup {
+fn marked(line: &str, here: &[&&Finding]) -> Markup {
     let Some(finding) = here.first() else { return html! { (shown_text::line(line, MAX_LINE_CHARS)) } };
     // Columns count characters from 1; a finding that ends on another line is marked to the end of
     // this one.
@@ -74,7 +70,7 @@ fn marked(line: &str, here: &[&&FindingDocument]) -> Markup {
     let byte = |at: usize| line.char_indices().nth(at).map_or(line.len(), |(byte, _)| byte);
     let (before, rest) = line.split_at(byte(begin));
     let (inside, behind) = rest.split_at(byte(end) - byte(begin));
-    let class = if finding.severity == "error" { "is-error" } else { "is-warning" };
+    let class = if finding.severity == FindingSeverity::Error { "is-error" } else { "is-warning" };
     html! {
         (shown_text::line(before, MAX_LINE_CHARS))
         mark class=(class) title=(shown_text::line(&finding.message, 300)) { (shown_text::line(inside, MAX_LINE_CHARS)) }
@@ -82,10 +78,10 @@ fn marked(line: &str, here: &[&&FindingDocument]) -> Markup {
     }
 }
 
-fn note(finding: &FindingDocument) -> Markup {
+fn note(finding: &Finding) -> Markup {
     html! {
-        p class=(if finding.severity == "error" { "found is-error" } else { "found is-warning" }) {
-            b { (shown_text::line(&finding.severity, 20)) } " " (shown_text::line(&finding.message, 600)) " " (code_link(&finding.code))
+        p class=(if finding.severity == FindingSeverity::Error { "found is-error" } else { "found is-warning" }) {
+            b { (finding.severity.as_str()) } " " (shown_text::line(&finding.message, 600)) " " (code_link(&finding.code))
             @if let Some(hint) = &finding.hint { " " span.quiet { (shown_text::sentence(hint, 400)) } }
         }
     }
@@ -95,7 +91,7 @@ fn note(finding: &FindingDocument) -> Markup {
 mod tests {
     use super::*;
 
-    fn finding(line: u32, column: u32, end_column: u32) -> FindingDocument {
+    fn finding(line: u32, column: u32, end_column: u32) -> Finding {
         serde_json::from_value(serde_json::json!({
             "severity": "warning", "code": "SINEW-2001", "message": "<b>odd</b>",
             "line": line, "column": column, "end_line": line, "end_column": end_column,
@@ -106,8 +102,11 @@ mod tests {
     #[test]
     fn findings_stand_at_their_place() {
         let check = |text: &str, column: u32, end_column: u32, expected: &str| {
-            let source = SourceDocument {
-                files: vec![SourceFileDocument { name: "a.yaml".to_owned(), text: text.to_owned() }],
+            let source = WorkflowSource {
+                name: "a".to_owned(),
+                version: "0".to_owned(),
+                dialect: "sam".to_owned(),
+                files: vec![SourceFile { name: "a.yaml".to_owned(), text: text.to_owned() }],
                 diagnostics: vec![finding(1, column, end_column)],
             };
             let shown = source_files(&source, "/").into_string();

@@ -1,8 +1,9 @@
 //! Trials of connections' conversion functions on samples.
 
+use sinew_documents::trial::{ConversionError, ConversionOutcome, ConversionPlace, ConversionReport};
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use sinew_dialects::agentteam::{self, ConversionTrial, TrialRefusal};
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Diagnostics, Document};
@@ -54,34 +55,35 @@ fn refused_trial(error: &TrialRefusal, file: &Path) -> Failure {
 }
 
 /// Returns the outcome of the sample.
-pub fn trial_outcome(trial: &ConversionTrial) -> &'static str {
+pub fn trial_outcome(trial: &ConversionTrial) -> ConversionOutcome {
     match (&trial.error, trial.fell_back()) {
-        (None, _) => "converted",
-        (Some(_), true) => "fell_back",
-        (Some(_), false) => "failed",
+        (None, _) => ConversionOutcome::Converted,
+        (Some(_), true) => ConversionOutcome::FellBack,
+        (Some(_), false) => ConversionOutcome::Failed,
     }
 }
 
 /// Returns the trial for programs.
-pub fn trial_document(trial: &ConversionTrial, document: &Document) -> Value {
-    let error = trial.error.as_ref().map(|error| {
-        let file = document.sources.get(error.span.file).map(|file| file.name.as_str());
-        json!({
-            "code": error.script.code(),
-            "message": error.script.message,
-            "line": error.script.line,
-            "column": error.script.column,
-            "place": { "file": file, "line": error.span.line, "column": error.span.column },
-        })
+pub fn trial_document(trial: &ConversionTrial, document: &Document) -> ConversionReport {
+    let error = trial.error.as_ref().map(|error| ConversionError {
+        code: error.script.code().to_owned(),
+        message: error.script.message.clone(),
+        line: error.script.line,
+        column: error.script.column,
+        place: ConversionPlace {
+            file: document.sources.get(error.span.file).map(|file| file.name.clone()),
+            line: error.span.line,
+            column: error.span.column,
+        },
     });
-    json!({
-        "connection": trial.connection,
-        "outcome": trial_outcome(trial),
-        "fell_back": trial.fell_back(),
-        "value": trial.value,
-        "argument": trial.argument,
-        "error": error,
-    })
+    ConversionReport {
+        connection: trial.connection.clone(),
+        outcome: trial_outcome(trial),
+        fell_back: trial.fell_back(),
+        value: trial.value.clone(),
+        argument: trial.argument.clone(),
+        error,
+    }
 }
 
 /// Returns the failure of a function without a result.

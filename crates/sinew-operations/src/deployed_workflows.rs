@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sinew_dialects::{Lowered, PlanGraph};
-use sinew_documents::words;
+use sinew_documents::workflow::{DeployedRow, NodeOutline, VersionRow, WorkflowDescription};
 use sinew_mesh::workflow::{WorkflowVersion, Workflows};
-use sinew_plan::{NodeIndex, NodeOperation, Plan, PlanLimits, PlanNode, SchedulingProfile};
+use sinew_plan::{NodeIndex, NodeOperation, Plan, PlanNode};
 use sinew_protocol::code;
 use sinew_protocol::tool::WorkflowTool;
 use sinew_source::Span;
@@ -18,43 +18,6 @@ use crate::deployment::find_deployed;
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::MeshOperator;
 use crate::workflow_file::Loaded;
-
-/// One deployed workflow in a list.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct DeployedRow {
-    /// Its name.
-    pub name: String,
-    /// Its dialect.
-    pub dialect: String,
-    /// Its description.
-    pub description: String,
-    /// Digest of the newest version.
-    pub digest: String,
-    /// Number of versions.
-    pub versions: usize,
-    /// When the newest was deployed (RFC 3339).
-    pub deployed: String,
-    /// Caller who deployed it.
-    pub by: String,
-    /// Agents and workflows that its newest version calls and that are not on the mesh, each in words.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
-}
-
-/// One version of a deployed workflow.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct VersionRow {
-    /// Name of the workflow.
-    pub name: String,
-    /// Digest of its plan.
-    pub version: String,
-    /// Its dialect.
-    pub dialect: String,
-    /// When it was deployed (RFC 3339).
-    pub deployed: String,
-    /// Caller who deployed it.
-    pub by: String,
-}
 
 /// A workflow as a tool.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -82,20 +45,18 @@ pub struct WorkflowRemoval {
     pub open_executions: usize,
 }
 
-impl VersionRow {
-    /// Returns the versions of a workflow, newest first; an empty list if it is not deployed.
-    pub fn all(workflows: &Workflows, name: &str) -> Vec<Self> {
-        let mut all = workflows.versions(name);
-        all.reverse();
-        let row = |one: &sinew_mesh::workflow::Deployment| Self {
-            name: one.name.clone(),
-            version: one.digest.clone(),
-            dialect: one.dialect.clone(),
-            deployed: words::instant(one.at),
-            by: one.by.clone(),
-        };
-        all.iter().map(|one| row(&one.deployment)).collect()
-    }
+/// Returns the versions of a workflow, newest first; an empty list if it is not deployed.
+pub fn version_rows(workflows: &Workflows, name: &str) -> Vec<VersionRow> {
+    let mut all = workflows.versions(name);
+    all.reverse();
+    let row = |one: &sinew_mesh::workflow::Deployment| VersionRow {
+        name: one.name.clone(),
+        version: one.digest.clone(),
+        dialect: one.dialect.clone(),
+        deployed: one.at.into(),
+        by: one.by.clone(),
+    };
+    all.iter().map(|one| row(&one.deployment)).collect()
 }
 
 impl MeshOperator {
@@ -114,7 +75,7 @@ impl MeshOperator {
                 description: deployed.description.clone(),
                 digest: deployed.digest.clone(),
                 versions: workflows.versions(&deployed.name).len(),
-                deployed: words::instant(deployed.at),
+                deployed: deployed.at.into(),
                 by: deployed.by.clone(),
                 warnings,
             }
@@ -188,120 +149,67 @@ pub fn find_tool<'t>(
     })
 }
 
-/// Description of a workflow: its nodes in file order, its schemas, its partners and its limits.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct WorkflowDescription<'p> {
-    /// Its name.
-    pub name: &'p str,
-    /// Its dialect.
-    pub dialect: &'p str,
-    /// Its description.
-    pub description: &'p str,
-    /// Version that its file names.
-    pub version: Option<&'p str>,
-    /// Digest of its plan.
-    pub digest: String,
-    /// File that it was read from; its name for a workflow that is deployed.
-    pub file: String,
-    /// Its nodes, or the first of them.
-    pub nodes: Vec<NodeOutline<'p>>,
-    /// Agents that it asks.
-    pub agents: BTreeSet<&'p str>,
-    /// Workflows that it calls.
-    pub workflows: BTreeSet<&'p str>,
-    /// JSON Schema of its input.
-    pub input_schema: Option<&'p Value>,
-    /// JSON Schema of its output.
-    pub output_schema: Option<&'p Value>,
-    /// Limits of its executions.
-    #[schemars(with = "Map<String, Value>")]
-    pub limits: &'p PlanLimits,
-    /// Rules by which its nodes are scheduled.
-    #[schemars(with = "Value")]
-    pub profile: &'p SchedulingProfile,
-    /// Number of all nodes, for a workflow that is deployed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node_count: Option<usize>,
-    /// Agents and workflows that it calls and that are not on the mesh, each in words, for a workflow that is deployed.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
+/// Describes a workflow of a file.
+pub fn describe_file(loaded: &Loaded, lowered: &Lowered) -> WorkflowDescription {
+    let plan = &lowered.plan;
+    let path = loaded.path.display().to_string();
+    describe_plan(plan, sinew_plan::digest(plan), &lowered.places, path, usize::MAX)
 }
 
-/// A node of a workflow.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct NodeOutline<'p> {
-    /// Its id.
-    pub id: &'p str,
-    /// Word of the dialect for its type.
-    pub kind: &'p str,
-    /// Agent or workflow that it asks.
-    pub agent: Option<&'p str>,
-    /// Nodes whose tokens it receives.
-    pub depends_on: Vec<&'p str>,
-    /// Name for people.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub label: Option<&'p str>,
-    /// Map, loop or fork that runs it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub run_by: Option<&'p str>,
-    /// Line in its file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<u32>,
+/// Describes a plan of this digest that is deployed under a name, with up to `nodes` of its nodes
+/// and their total number.
+pub fn describe_deployed(plan: &Plan, digest: &str, name: &str, nodes: usize) -> WorkflowDescription {
+    let node_count = Some(plan.nodes.len());
+    let described = describe_plan(plan, digest.to_owned(), &[], name.to_owned(), nodes);
+    WorkflowDescription { node_count, ..described }
 }
 
-impl<'p> WorkflowDescription<'p> {
-    /// Describes a workflow of a file.
-    pub fn of_file(loaded: &Loaded, lowered: &'p Lowered) -> Self {
-        let plan = &lowered.plan;
-        let path = loaded.path.display().to_string();
-        Self::of(plan, sinew_plan::digest(plan), &lowered.places, path, usize::MAX)
-    }
-
-    /// Describes a plan of this digest that is deployed under a name, with up to `nodes` of its
-    /// nodes and their total number.
-    pub fn of_deployed(plan: &'p Plan, digest: &str, name: &str, nodes: usize) -> Self {
-        let node_count = Some(plan.nodes.len());
-        Self { node_count, ..Self::of(plan, digest.to_owned(), &[], name.to_owned(), nodes) }
-    }
-
-    fn of(
-        plan: &'p Plan,
-        digest: String,
-        places: &[Option<Span>],
-        file: String,
-        listed_nodes: usize,
-    ) -> Self {
-        let (graph, owners) = (PlanGraph::new(plan), owners(plan));
-        let outline = |(ix, node): (usize, &'p PlanNode)| {
-            let place = places.get(ix).copied().flatten();
-            let ix = ix as NodeIndex;
-            NodeOutline {
-                id: &node.id,
-                kind: &node.kind,
-                agent: node.agent.as_deref(),
-                depends_on: waits_for(&graph, ix),
-                label: node.label.as_deref(),
-                run_by: owners.get(&ix).copied(),
-                line: place.map(|place| place.line),
-            }
-        };
-        Self {
-            name: &plan.name,
-            dialect: &plan.dialect,
-            description: &plan.description,
-            version: plan.version.as_deref(),
-            digest,
-            file,
-            nodes: plan.nodes.iter().enumerate().take(listed_nodes).map(outline).collect(),
-            agents: partners(plan, true),
-            workflows: partners(plan, false),
-            input_schema: plan.input_schema.as_ref(),
-            output_schema: plan.output_schema.as_ref(),
-            limits: &plan.limits,
-            profile: &plan.profile,
-            node_count: None,
-            warnings: Vec::new(),
+fn describe_plan(
+    plan: &Plan,
+    digest: String,
+    places: &[Option<Span>],
+    file: String,
+    listed_nodes: usize,
+) -> WorkflowDescription {
+    let (graph, owners) = (PlanGraph::new(plan), owners(plan));
+    let outline = |(ix, node): (usize, &PlanNode)| {
+        let place = places.get(ix).copied().flatten();
+        let ix = ix as NodeIndex;
+        NodeOutline {
+            id: node.id.clone(),
+            kind: node.kind.clone(),
+            agent: node.agent.clone(),
+            depends_on: waits_for(&graph, ix).into_iter().map(str::to_owned).collect(),
+            label: node.label.clone(),
+            run_by: owners.get(&ix).copied().map(str::to_owned),
+            line: place.map(|place| place.line),
         }
+    };
+    let names = |names: BTreeSet<&str>| names.into_iter().map(str::to_owned).collect();
+    WorkflowDescription {
+        name: plan.name.clone(),
+        dialect: plan.dialect.clone(),
+        description: plan.description.clone(),
+        version: plan.version.clone(),
+        digest,
+        file,
+        nodes: plan.nodes.iter().enumerate().take(listed_nodes).map(outline).collect(),
+        agents: names(partners(plan, true)),
+        workflows: names(partners(plan, false)),
+        input_schema: plan.input_schema.clone(),
+        output_schema: plan.output_schema.clone(),
+        limits: members_of(&plan.limits),
+        profile: members_of(&plan.profile),
+        node_count: None,
+        warnings: Vec::new(),
+    }
+}
+
+/// Returns the members of a part of a plan.
+fn members_of(part: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(part) {
+        Ok(Value::Object(members)) => members,
+        _ => Map::new(),
     }
 }
 

@@ -4,12 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde_json::Value;
 use sinew_dialects::Lowered;
 use sinew_documents::execution::caller;
 use sinew_documents::words;
+use sinew_documents::workflow::Deployed;
 use sinew_executor::client::ClientError;
 use sinew_inspection::drawing;
 use sinew_mesh::Mesh;
@@ -25,7 +23,7 @@ use crate::callee_check::missing_callees;
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::{MeshOperator, online};
 use crate::workflow_file::{Loaded, Options, unique_names};
-use crate::workflow_search::{diagnostic_values, find_workflows, nothing_found};
+use crate::workflow_search::{find_workflows, listed_findings, nothing_found};
 
 /// Maximum size of a drawing in a card; clients create larger ones from the plan.
 const MOST_DRAWING: usize = 24 * 1024;
@@ -36,23 +34,12 @@ const MAX_TEXT_BYTES: usize = 2 << 20;
 /// An agent or a workflow already has the name.
 pub const NAME_TAKEN: &str = code::NAME_TAKEN.as_str();
 
-/// A deployed workflow.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Deployed {
-    /// The workflow.
-    pub name: String,
-    /// Its version: the digest of its plan.
-    pub version: String,
-    /// Its dialect.
-    pub dialect: String,
-    /// False if the mesh had this version as its latest already.
-    pub new: bool,
-    /// Findings of a check of the file against the mesh, each with code, severity, message and place.
-    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Value>,
-    /// The same findings, with the files that their places refer to.
-    #[serde(skip)]
+/// A deployed workflow, with the findings of its check.
+#[derive(Clone, Debug)]
+pub struct CheckedDeployment {
+    /// The workflow as a document.
+    pub deployed: Deployed,
+    /// Its findings, with the files that their places refer to.
     pub findings: Diagnostics,
 }
 
@@ -83,7 +70,7 @@ pub async fn store(
 }
 
 /// Deploys all workflows of a file. An unchanged workflow is skipped.
-pub async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<Deployed>, Failure> {
+pub async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<CheckedDeployment>, Failure> {
     // All workflows of the file are checked before the first is deployed.
     for lowered in &loaded.workflows {
         if lowered.warnings.has_errors() {
@@ -104,14 +91,14 @@ pub async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<Deployed>, Failu
         if new {
             mesh.workflows().deploy(&deployment(mesh, loaded, lowered, &version)).await?;
         }
-        deployed.push(Deployed {
+        let document = Deployed {
             name: plan.name.clone(),
             version,
             dialect: plan.dialect.clone(),
             new,
             warnings: Vec::new(),
-            findings: Diagnostics::default(),
-        });
+        };
+        deployed.push(CheckedDeployment { deployed: document, findings: Diagnostics::default() });
     }
     // Workflows of one file may call each other, so they are checked against the mesh after all are
     // deployed.
@@ -122,7 +109,7 @@ pub async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<Deployed>, Failu
             one.findings.push(missing.finding(place));
         }
         one.findings.sort();
-        one.warnings = diagnostic_values(&one.findings);
+        one.deployed.warnings = listed_findings(&one.findings);
     }
     Ok(deployed)
 }
@@ -138,8 +125,12 @@ pub fn texts_of(lowered: &Lowered) -> Option<PlanTexts> {
         .map(|file| PlanFile { name: file.name.clone(), text: file.text.to_string() })
         .collect();
     let bytes: usize = files.iter().map(|file| file.text.len()).sum();
-    let is_kept = !files.is_empty() && bytes <= MAX_TEXT_BYTES;
-    is_kept.then(|| PlanTexts { files, diagnostics: diagnostic_values(&lowered.warnings) })
+    if files.is_empty() || bytes > MAX_TEXT_BYTES {
+        return None;
+    }
+    let findings = listed_findings(&lowered.warnings).into_iter();
+    let diagnostics = findings.filter_map(|finding| serde_json::to_value(finding).ok()).collect();
+    Some(PlanTexts { files, diagnostics })
 }
 
 /// Reads workflow files; fails on the first with errors.
@@ -159,7 +150,7 @@ pub fn read_workflows(paths: &[PathBuf], options: &Options) -> Result<Vec<Loaded
 }
 
 /// Deploys all workflows of the files.
-pub async fn deploy_all(mesh: &Mesh, loaded: &[Loaded]) -> Result<Vec<Deployed>, Failure> {
+pub async fn deploy_all(mesh: &Mesh, loaded: &[Loaded]) -> Result<Vec<CheckedDeployment>, Failure> {
     let mut deployed = Vec::new();
     for file in loaded {
         deployed.extend(deploy(mesh, file).await?);

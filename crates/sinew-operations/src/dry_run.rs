@@ -1,16 +1,14 @@
 //! Dry runs: which agents an execution would call, with which input. No agent is called, and every
 //! output is null.
 
+use sinew_documents::execution_status::ExecutionStatus;
+use sinew_documents::trial::{DryRun, WouldAsk};
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
-use sinew_engine::{ExecutionMode, Fact, Time};
+use sinew_engine::{ExecutionMode, Fact, TerminalStatus, Time};
 use sinew_execution::Call;
 use sinew_execution::Execution;
-use sinew_inspection::execution_status::end_word;
-use sinew_protocol::Fault;
 use sinew_runtime::sim::{Sim, Stub, Stubbed};
 
 use crate::failure::Failure;
@@ -18,31 +16,6 @@ use crate::workflow_file::{Loaded, program};
 
 /// End of virtual time: an execution that waits longer waits for a person.
 const END_OF_TIME: Time = 100 * 365 * 24 * 3_600_000;
-
-/// A task that an agent or a workflow would be given.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct WouldAsk {
-    /// The node, as the plan names it.
-    pub node: String,
-    /// Name of the agent or workflow.
-    pub agent: Value,
-    /// Input of the task.
-    pub input: Value,
-}
-
-/// Outcome of a dry run.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct DryRun {
-    /// Name of the workflow.
-    pub workflow: String,
-    /// Status of the execution at the end.
-    pub status: &'static str,
-    /// Tasks in the order in which they would be sent.
-    pub would_ask: Vec<WouldAsk>,
-    /// Why the input is refused or the execution failed; `None` if it did not fail.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<Fault>,
-}
 
 /// Rejects all calls, because a dry run calls no agent.
 struct NoAgents;
@@ -66,9 +39,11 @@ pub fn dry_run(loaded: &Loaded, workflow: Option<&str>, input: Value) -> Result<
     let execution = sim.execution();
     let state = execution.state();
     let outcome = state.outcome.as_ref();
-    let status = match outcome {
-        Some(outcome) => end_word(outcome.status),
-        None => "waiting",
+    let status = match outcome.map(|outcome| outcome.status) {
+        Some(TerminalStatus::Success) => ExecutionStatus::Success,
+        Some(TerminalStatus::Failure) => ExecutionStatus::Failure,
+        Some(TerminalStatus::Cancelled) => ExecutionStatus::Cancelled,
+        None => ExecutionStatus::Waiting,
     };
     Ok(DryRun {
         workflow: execution.program().name().to_owned(),

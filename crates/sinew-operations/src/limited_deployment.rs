@@ -7,7 +7,7 @@ use sinew_documents::words;
 use sinew_plan::{NodeOperation, PlanNode};
 use sinew_protocol::code;
 
-use crate::deployment::{Deployed, deploy};
+use crate::deployment::{CheckedDeployment, deploy};
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::MeshOperator;
 use crate::workflow_file::Loaded;
@@ -35,7 +35,7 @@ pub async fn deploy_with_key(
     operator: &MeshOperator,
     mut loaded: Loaded,
     key: KeyNames<'_>,
-) -> Result<Vec<Deployed>, Failure> {
+) -> Result<Vec<CheckedDeployment>, Failure> {
     check_calls(operator, &loaded, &key).await?;
     for workflow in &mut loaded.workflows {
         workflow.plan.limits.calls = key.patterns.map(<[String]>::to_vec);

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::Serialize;
+use serde::Deserialize;
 use serde_json::Value;
 use sinew_agents::{Agent, AgentSet};
+use sinew_documents::finding::{CheckedFile, Finding, ValidationReport};
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Diagnostics, Sources, Span};
 
@@ -15,7 +15,6 @@ use crate::failure::{Failure, FailureKind};
 use crate::file_agents;
 use crate::ready_made::add_ready_made;
 use crate::workflow_file::{self, Loaded, Options};
-use crate::workflow_sockets::NodeSockets;
 
 /// No workflow was found.
 pub const NOTHING_FOUND: &str = code::NO_WORKFLOW_FILE_FOUND.as_str();
@@ -175,79 +174,44 @@ fn missing_agent(name: &str, at: Option<Span>, agents: &AgentSet) -> Diagnostic 
     }
 }
 
-/// Outcome of a check of files: what was read, and the findings in order.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ValidationReport {
-    /// Version of this form.
-    pub version: u32,
-    /// Number of errors in all files.
-    pub errors: usize,
-    /// Number of warnings in all files.
-    pub warnings: usize,
-    /// The files.
-    pub files: Vec<CheckedFile>,
-    /// Findings, each with code, severity, message and place.
-    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
-    pub diagnostics: Vec<Value>,
-    /// Drawings of the workflows as SVG, by name, where they were asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub drawings: Option<BTreeMap<String, String>>,
-    /// Sockets of the nodes, where drawings were asked for and the dialect has sockets.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sockets: Option<Vec<NodeSockets>>,
-}
-
-/// A file that was checked.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct CheckedFile {
-    /// Path or name of the file.
-    #[schemars(with = "String")]
-    pub file: PathBuf,
-    /// Dialect; `None` if the file cannot be read.
-    pub dialect: Option<&'static str>,
-    /// Workflows of the file.
-    pub workflows: Vec<String>,
-    /// Number of errors.
-    pub errors: usize,
-    /// Number of warnings.
-    pub warnings: usize,
-}
-
-impl ValidationReport {
-    /// Returns the result for these files.
-    pub fn of(files: &[SearchedFile]) -> Self {
-        let read = files.iter().map(|file| {
-            let workflows = file.loaded.iter().flat_map(|loaded| &loaded.workflows);
-            CheckedFile {
-                file: file.path.clone(),
-                dialect: file.loaded.as_ref().map(|loaded| loaded.dialect.name()),
-                workflows: workflows.map(|lowered| lowered.plan.name.clone()).collect(),
-                errors: file.diagnostics.errors(),
-                warnings: file.diagnostics.warnings(),
-            }
-        });
-        Self {
-            version: 1,
-            errors: files.iter().map(|file| file.diagnostics.errors()).sum(),
-            warnings: files.iter().map(|file| file.diagnostics.warnings()).sum(),
-            files: read.collect(),
-            diagnostics: findings(files),
-            drawings: None,
-            sockets: None,
+/// Returns the report on these files.
+pub fn validation_report(files: &[SearchedFile]) -> ValidationReport {
+    let read = files.iter().map(|file| {
+        let workflows = file.loaded.iter().flat_map(|loaded| &loaded.workflows);
+        CheckedFile {
+            file: file.path.display().to_string(),
+            dialect: file.loaded.as_ref().map(|loaded| loaded.dialect.name().to_owned()),
+            workflows: workflows.map(|lowered| lowered.plan.name.clone()).collect(),
+            errors: file.diagnostics.errors(),
+            warnings: file.diagnostics.warnings(),
         }
+    });
+    ValidationReport {
+        version: 1,
+        errors: files.iter().map(|file| file.diagnostics.errors()).sum(),
+        warnings: files.iter().map(|file| file.diagnostics.warnings()).sum(),
+        files: read.collect(),
+        diagnostics: findings(files),
+        drawings: None,
+        sockets: None,
     }
 }
 
 /// Returns the findings in all files, in order.
-pub fn findings(files: &[SearchedFile]) -> Vec<Value> {
-    files.iter().flat_map(|file| diagnostic_values(&file.diagnostics)).collect()
+pub fn findings(files: &[SearchedFile]) -> Vec<Finding> {
+    files.iter().flat_map(|file| listed_findings(&file.diagnostics)).collect()
 }
 
 /// Converts findings to documents, in order.
-pub fn diagnostic_values(diagnostics: &Diagnostics) -> Vec<Value> {
+pub fn listed_findings(diagnostics: &Diagnostics) -> Vec<Finding> {
     let text = sinew_source::render_json(diagnostics);
-    let document = serde_json::from_str::<Value>(&text).map(|mut value| value["diagnostics"].take());
-    document.unwrap_or_default().as_array_mut().map(std::mem::take).unwrap_or_default()
+    serde_json::from_str(&text).map(|list: FindingList| list.diagnostics).unwrap_or_default()
+}
+
+/// Findings as the JSON of diagnostics lists them.
+#[derive(Deserialize)]
+struct FindingList {
+    diagnostics: Vec<Finding>,
 }
 
 fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {

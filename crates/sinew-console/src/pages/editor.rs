@@ -9,7 +9,9 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
+use sinew_documents::finding::{Finding, FindingSeverity, ValidationReport};
 use sinew_documents::words;
+use sinew_documents::workflow::{Deployed, WorkflowSource};
 use sinew_source::escape_text;
 
 use super::editor_form::{DEFAULT_NAME, EditorForm};
@@ -21,8 +23,6 @@ use crate::api_client::ApiPath;
 use crate::assets::EDITOR;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{DeployedDocument, FindingDocument, ValidationDocument};
-use crate::editor_documents::SourceDocument;
 use crate::page_frame::{
     ConsolePage, ConsoleSection, DrawingUse, code_link, drawing, live_part, may_steer, page_or_problem,
     problem_box, token_field,
@@ -75,7 +75,7 @@ async fn deployed_form(
     version: Option<&str>,
 ) -> Result<EditorForm, ConsoleError> {
     let path = ApiPath::of(&["workflows", workflow, "source"]).with_some("version", version);
-    let source: SourceDocument = request.api.get(&path).await?;
+    let source: WorkflowSource = request.api.get(&path).await?;
     let first = source.files.into_iter().next();
     let Some(file) = first else {
         return Err(ConsoleError::Input(format!("the mesh does not store the file of {workflow}")));
@@ -121,12 +121,12 @@ pub(crate) async fn work(request: PageRequest, Form(form): Form<EditorForm>) -> 
     desk_page(&request, &form, &checked, None, &trials).into_response()
 }
 
-async fn check(request: &PageRequest, form: &EditorForm) -> Result<ValidationDocument, ConsoleError> {
+async fn check(request: &PageRequest, form: &EditorForm) -> Result<ValidationReport, ConsoleError> {
     let path = ApiPath::of(&["validations"]).with("name", form.file_name()).with("drawing", "true");
     request.api.post_file(&path, form.file_text()).await
 }
 
-async fn deploy(request: &PageRequest, form: &EditorForm) -> Result<Vec<DeployedDocument>, ConsoleError> {
+async fn deploy(request: &PageRequest, form: &EditorForm) -> Result<Vec<Deployed>, ConsoleError> {
     let path = ApiPath::of(&["workflows"]).with("name", form.file_name());
     request.api.post_file(&path, form.file_text()).await
 }
@@ -134,7 +134,7 @@ async fn deploy(request: &PageRequest, form: &EditorForm) -> Result<Vec<Deployed
 fn desk_page(
     request: &PageRequest,
     form: &EditorForm,
-    checked: &Result<ValidationDocument, ConsoleError>,
+    checked: &Result<ValidationReport, ConsoleError>,
     error: Option<&ConsoleError>,
     trials: &EditorTrials,
 ) -> ConsolePage {
@@ -173,14 +173,14 @@ fn desk_page(
                     (live_part("conversion", &conversion_part(form, trials)))
                 }
                 (live_part("drawing", &drawings_part(checked)))
-                (live_part("sockets", &html! { @if let Ok(found) = checked { (sockets_part(&found.sockets)) } }))
+                (live_part("sockets", &html! { @if let Ok(found) = checked { (sockets_part(found.sockets.as_deref().unwrap_or_default())) } }))
             }
         }
     };
     ConsolePage::new(ConsoleSection::Workflows, "Workflow editor", body)
 }
 
-fn findings_part(text: &str, checked: &Result<ValidationDocument, ConsoleError>) -> Markup {
+fn findings_part(text: &str, checked: &Result<ValidationReport, ConsoleError>) -> Markup {
     html! {
         section aria-live="polite" {
             @match checked {
@@ -197,13 +197,13 @@ fn findings_part(text: &str, checked: &Result<ValidationDocument, ConsoleError>)
 }
 
 /// A finding with its position, which is a link into the editor.
-fn finding_item(text: &str, finding: &FindingDocument) -> Markup {
+fn finding_item(text: &str, finding: &Finding) -> Markup {
     let line = finding.line.and_then(|line| text.lines().nth((line as usize).checked_sub(1)?));
     html! {
-        li class=(if finding.severity == "error" { "is-error" } else { "is-warning" })
+        li class=(if finding.severity == FindingSeverity::Error { "is-error" } else { "is-warning" })
             data-from=[finding.line] data-from-column=[finding.column] data-to=[finding.end_line] data-to-column=[finding.end_column]
-            data-severity=(shown_text::line(&finding.severity, 20)) data-message=(shown_text::line(&finding.message, 400)) {
-            b { (shown_text::line(&finding.severity, 20)) } " "
+            data-severity=(finding.severity.as_str()) data-message=(shown_text::line(&finding.message, 400)) {
+            b { (finding.severity.as_str()) } " "
             @if let (Some(line), Some(column)) = (finding.line, finding.column) {
                 button.place type="button" data-line=(line) data-column=(column) { (line) ":" (column) } " "
             }
@@ -214,10 +214,10 @@ fn finding_item(text: &str, finding: &FindingDocument) -> Markup {
     }
 }
 
-fn drawings_part(checked: &Result<ValidationDocument, ConsoleError>) -> Markup {
+fn drawings_part(checked: &Result<ValidationReport, ConsoleError>) -> Markup {
     html! {
         @if let Ok(found) = checked {
-            @for (name, svg) in &found.drawings {
+            @for (name, svg) in found.drawings.iter().flatten() {
                 section { h2 { (shown_text::line(name, 80)) } (drawing(svg.clone(), DrawingUse::Beside)) }
             }
         }

@@ -3,15 +3,15 @@
 
 use maud::{Markup, html};
 use serde_json::{Value, json};
+use sinew_documents::finding::{Finding, NodeSockets, Socket};
 use sinew_documents::node_status::NodeStatus;
+use sinew_documents::trial::{CaseResult, CaseResults, ConversionReport, DryRun};
 use sinew_documents::words;
 
 use super::editor_form::EditorForm;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{FindingDocument, NodeSocketsDocument, SocketDocument};
-use crate::editor_documents::{CaseDocument, CasesDocument, ConversionDocument, DryRunDocument};
 use crate::page_frame::{code_link, problem_box};
 use crate::page_request::PageRequest;
 use crate::shown_text::{self, command_line, duration, value_block, value_line};
@@ -22,9 +22,9 @@ const MAX_ROWS: usize = 200;
 /// Results of the trials that a form requested.
 #[derive(Default)]
 pub(super) struct EditorTrials {
-    conversion: Option<Result<ConversionDocument, ConsoleError>>,
-    cases: Option<Result<CasesDocument, ConsoleError>>,
-    dry_run: Option<Result<DryRunDocument, ConsoleError>>,
+    conversion: Option<Result<ConversionReport, ConsoleError>>,
+    cases: Option<Result<CaseResults, ConsoleError>>,
+    dry_run: Option<Result<DryRun, ConsoleError>>,
 }
 
 /// The text of a form as JSON, or as a string if it is not valid JSON.
@@ -91,16 +91,16 @@ pub(super) fn conversion_part(form: &EditorForm, trials: &EditorTrials) -> Marku
     }
 }
 
-fn conversion_outcome(found: &ConversionDocument) -> Markup {
+fn conversion_outcome(found: &ConversionReport) -> Markup {
     html! {
-        p { b { (shown_text::line(&found.outcome.replace('_', " "), 40)) } }
+        p { b { (found.outcome.as_str().replace('_', " ")) } }
         @if let Some(error) = &found.error {
             div.failure {
                 (shown_text::line(&error.message, 600)) " " (code_link(&error.code))
-                @if let Some(line) = error.place.line { " " (place_button(line, error.place.column.unwrap_or(1))) }
+                " " (place_button(error.place.line, error.place.column))
             }
         }
-        h3 { "Output" } (value_block(&found.value, "#desk"))
+        h3 { "Output" } (value_block(found.value.as_ref().unwrap_or(&Value::Null), "#desk"))
     }
 }
 
@@ -125,17 +125,17 @@ pub(super) fn cases_part(form: &EditorForm, trials: &EditorTrials) -> Markup {
     }
 }
 
-fn cases_outcome(report: &CasesDocument) -> Markup {
+fn cases_outcome(report: &CaseResults) -> Markup {
     html! {
         p role="status" { b { (report.passed) " passed, " (report.failed) " failed" } }
-        @if !report.problems.is_empty() {
-            ol.findings { @for problem in report.problems.iter().take(MAX_ROWS) { (problem_item(problem)) } }
+        @if let Some(problems) = report.problems.as_ref().filter(|problems| !problems.is_empty()) {
+            ol.findings { @for problem in problems.iter().take(MAX_ROWS) { (problem_item(problem)) } }
         }
         ul.cases-told { @for case in report.cases.iter().take(MAX_ROWS) { (case_item(case)) } }
     }
 }
 
-fn problem_item(problem: &FindingDocument) -> Markup {
+fn problem_item(problem: &Finding) -> Markup {
     html! {
         li.is-error {
             @if let (Some(line), Some(column)) = (problem.line, problem.column) { span.quiet { "cases " (line) ":" (column) } " " }
@@ -145,7 +145,7 @@ fn problem_item(problem: &FindingDocument) -> Markup {
     }
 }
 
-fn case_item(case: &CaseDocument) -> Markup {
+fn case_item(case: &CaseResult) -> Markup {
     html! {
         li {
             (status_mark(if case.passed { NodeStatus::Succeeded } else { NodeStatus::Failed })) " " (shown_text::line(&case.name, 200))
@@ -181,7 +181,7 @@ pub(super) fn dry_run_part(form: &EditorForm, trials: &EditorTrials) -> Markup {
     }
 }
 
-fn dry_run_outcome(run: &DryRunDocument) -> Markup {
+fn dry_run_outcome(run: &DryRun) -> Markup {
     html! {
         p role="status" { (status_mark(run.status)) " " (shown_text::line(&run.workflow, 80)) ": " (words::count(run.would_ask.len(), "task")) ". No agents were called and all outputs are null, so a real execution may take other branches." }
         @if let Some(error) = &run.error { div.failure { (shown_text::line(&error.message, 600)) " " (code_link(&error.code)) } }
@@ -205,7 +205,7 @@ fn dry_run_outcome(run: &DryRunDocument) -> Markup {
 }
 
 /// Sockets of the nodes of a covalt file.
-pub(super) fn sockets_part(nodes: &[NodeSocketsDocument]) -> Markup {
+pub(super) fn sockets_part(nodes: &[NodeSockets]) -> Markup {
     html! {
         @if !nodes.is_empty() {
             section {
@@ -231,7 +231,7 @@ pub(super) fn sockets_part(nodes: &[NodeSocketsDocument]) -> Markup {
     }
 }
 
-fn socket_mark(socket: &SocketDocument) -> Markup {
+fn socket_mark(socket: &Socket) -> Markup {
     html! {
         span.socket title=(shown_text::line(&socket.kind, 40)) {
             (outline(&socket.shape, &socket.color)) " " (shown_text::line(&socket.name, 40)) " " span.quiet { (shown_text::line(&socket.kind, 20)) }

@@ -6,6 +6,7 @@ use maud::{Markup, html};
 use sinew_documents::execution_list::ExecutionPage;
 use sinew_documents::figures::ExecutionCounts;
 use sinew_documents::words;
+use sinew_documents::workflow::DeployedRow;
 
 use super::bulk::BULK_COMMANDS;
 use super::execution_rows::{BULK_FORM, RowChoice, execution_table};
@@ -13,7 +14,6 @@ use super::list_filter::{FoundTarget, ListFilter};
 use super::read_execution;
 use crate::api_client::ApiPath;
 use crate::console_error::ConsoleError;
-use crate::documents::WorkflowListRow;
 use crate::page_frame::{
     ConsolePage, ConsoleSection, EXECUTIONS_CHANGE, LiveSource, live_part, may_steer, page_or_problem,
     problem_box, token_field,
@@ -68,7 +68,7 @@ async fn executions_page(
     };
     let (list, workflows, counts) = futures_util::future::try_join3(
         request.api.get::<ExecutionPage>(&path),
-        request.api.get::<Vec<WorkflowListRow>>(&workflows_path),
+        request.api.get::<Vec<DeployedRow>>(&workflows_path),
         counts,
     )
     .await?;

@@ -6,6 +6,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_documents::comparison::ExecutionComparison;
+use sinew_documents::export::ExportViews;
 use sinew_documents::node::{NodeDescription, TreeBranch};
 use sinew_documents::words;
 
@@ -15,7 +16,6 @@ use super::timeline::whole_timeline;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::mesh_documents::InspectionDocument;
 use crate::page_frame::{
     ConsolePage, ConsoleSection, DrawingUse, drawing, page_or_problem, problem_box, token_field,
 };
@@ -47,7 +47,7 @@ pub(crate) struct ImportForm {
 /// Views of the export, and its comparison with another.
 #[derive(Default)]
 struct OpenedExport {
-    found: Option<Result<InspectionDocument, ConsoleError>>,
+    found: Option<Result<ExportViews, ConsoleError>>,
     compared: Option<Result<ExecutionComparison, ConsoleError>>,
 }
 
@@ -109,7 +109,7 @@ fn import_page(request: &PageRequest, form: &ImportForm, opened: &OpenedExport) 
     ConsolePage::new(ConsoleSection::Executions, "Import", body)
 }
 
-fn inspection(found: &InspectionDocument) -> Markup {
+fn inspection(found: &ExportViews) -> Markup {
     let execution = &found.description;
     html! {
         section #opened {
@@ -126,8 +126,8 @@ fn inspection(found: &InspectionDocument) -> Markup {
             }
             @if let Some(svg) = found.drawing.as_ref().filter(|svg| svg.len() <= MAX_DRAWING_BYTES) { (drawing(svg.clone(), DrawingUse::Beside)) }
         }
-        @if let Some(timeline) = &found.timeline { section #times { h2 { "Timeline" } (whole_timeline(timeline)) } }
-        (tree_table(&found.tree))
+        section #times { h2 { "Timeline" } (whole_timeline(&found.timeline)) }
+        (tree_table(found.tree.as_deref().unwrap_or_default()))
         section {
             h2 { "Input and output" }
             h3 { "Input" } (value_block(&execution.input, "#opened"))

@@ -6,12 +6,12 @@ use sinew_documents::execution_status::{self, ExecutionStatus};
 use sinew_documents::figures::ExecutionCounts;
 use sinew_documents::timestamp::Timestamp;
 use sinew_documents::words::status_word;
+use sinew_documents::workflow::DeployedRow;
 use sinew_source::duration::{DURATION_EXAMPLES, parse_duration};
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::WorkflowListRow;
 use crate::page_request::PageAddress;
 use crate::shown_text;
 use crate::status_mark::status_mark;
@@ -236,7 +236,7 @@ impl ListFilter {
         }
     }
 
-    pub(super) fn form(&self, workflows: &[WorkflowListRow]) -> Markup {
+    pub(super) fn form(&self, workflows: &[DeployedRow]) -> Markup {
         html! {
             form.filter method="get" role="search" aria-label="Filter" {
                 @for (name, value) in [("status", &self.status), ("hide", &self.hide)] {

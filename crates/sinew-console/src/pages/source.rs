@@ -4,16 +4,16 @@ use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use sinew_documents::words;
+use sinew_documents::workflow::{WorkflowDescription, WorkflowSource};
 
 use super::execution_head::{ExecutionTab, execution_head, execution_title, read_execution};
 use super::node_inspector::{beside_node, is_nothing, selected_name};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::WorkflowDocument;
-use crate::editor_documents::SourceDocument;
 use crate::page_frame::{ConsolePage, ConsoleSection, page_or_problem, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
+use crate::schema_form::schema_of;
 use crate::shown_text::{self, command_line, text_block, value_block};
 use crate::source_text::source_files;
 
@@ -31,7 +31,7 @@ async fn source_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
     let mermaid_path =
         ApiPath::of(&["executions", &execution.execution, "drawing"]).with("format", "mermaid");
     let (workflow, mermaid) = futures_util::future::join(
-        request.api.get::<WorkflowDocument>(&path.clone().with("nodes", LISTED_NODES)),
+        request.api.get::<WorkflowDescription>(&path.clone().with("nodes", LISTED_NODES)),
         request.api.get_text(&mermaid_path),
     )
     .await;
@@ -58,7 +58,7 @@ async fn source_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
 /// deployed.
 pub(super) async fn source_part(request: &PageRequest, name: &str, version: Option<&str>) -> Markup {
     let path = ApiPath::of(&["workflows", name, "source"]).with_some("version", version);
-    let Ok(source) = request.api.get::<SourceDocument>(&path).await else { return html! {} };
+    let Ok(source) = request.api.get::<WorkflowSource>(&path).await else { return html! {} };
     html! {
         section {
             h2 { "Source" }
@@ -73,7 +73,7 @@ pub(super) async fn source_part(request: &PageRequest, name: &str, version: Opti
 }
 
 /// Nodes, schemas and limits of a plan.
-pub(crate) fn plan(workflow: &WorkflowDocument, whole: &str) -> Markup {
+pub(crate) fn plan(workflow: &WorkflowDescription, whole: &str) -> Markup {
     let named = format!("{}@{}", workflow.name, words::short(&workflow.digest));
     html! {
         section {
@@ -90,15 +90,15 @@ pub(crate) fn plan(workflow: &WorkflowDocument, whole: &str) -> Markup {
                                 td { (shown_text::line(&node.id, 80)) }
                                 td { (shown_text::line(&node.kind, 40)) }
                                 td { @if let Some(agent) = &node.agent { a href=(PageAddress::agent(agent)) { (shown_text::line(agent, 60)) } } }
-                                td.wide { (node.depends_on.iter().map(shown_text::value_line).collect::<Vec<_>>().join(", ")) }
+                                td.wide { (node.depends_on.iter().map(|before| shown_text::line(before, 160)).collect::<Vec<_>>().join(", ")) }
                             }
                         }
                     }
                 }
             }
-            @if workflow.node_count > workflow.nodes.len() { p.notice { (workflow.node_count - workflow.nodes.len()) " more nodes. " a href=(whole) { "Show all" } } }
+            @if workflow.all_nodes() > workflow.nodes.len() { p.notice { (workflow.all_nodes() - workflow.nodes.len()) " more nodes. " a href=(whole) { "Show all" } } }
         }
-        @for (title, schema) in [("Input schema", &workflow.input_schema), ("Output schema", &workflow.output_schema)] {
+        @for (title, schema) in [("Input schema", schema_of(&workflow.input_schema)), ("Output schema", schema_of(&workflow.output_schema))] {
             @if !is_nothing(schema) { section { h2 { (title) } (value_block(schema, whole)) } }
         }
         section {

@@ -10,15 +10,16 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sinew_documents::words;
+use sinew_documents::workflow::WorkflowDescription;
 
 use super::read_execution;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{StartedDocument, WorkflowDocument};
+use crate::documents::StartedDocument;
 use crate::page_frame::{ConsolePage, ConsoleSection, may_steer, page_or_problem, problem_box, token_field};
 use crate::page_request::{PageAddress, PageRequest};
-use crate::schema_form::{read_input, schema_fields, written_input};
+use crate::schema_form::{read_input, schema_fields, schema_of, written_input};
 use crate::shown_text::{self, command_line};
 
 /// Form field of the labels.
@@ -82,20 +83,20 @@ async fn read_workflow(
     name: &str,
     request: &PageRequest,
     version: Option<&str>,
-) -> Result<WorkflowDocument, ConsoleError> {
+) -> Result<WorkflowDescription, ConsoleError> {
     request.api.get(&ApiPath::of(&["workflows", name]).with_some("version", version).with("nodes", "0")).await
 }
 
 /// Form fields with the input and labels of an execution.
 async fn fields_of_execution(
-    workflow: &WorkflowDocument,
+    workflow: &WorkflowDescription,
     request: &PageRequest,
     id: &str,
 ) -> Result<WrittenFields, ConsoleError> {
     let old = read_execution(request, id).await?;
     let command = CommandText::of_execution("sinew execution rerun", &old.execution).with("--latest");
     let input = Some(&old.input).filter(|input| input.to_string().len() <= MAX_WRITTEN_BYTES);
-    let input = input.and_then(|input| written_input(&workflow.input_schema, input));
+    let input = input.and_then(|input| written_input(schema_of(&workflow.input_schema), input));
     let mut written = input.ok_or_else(|| {
         ConsoleError::Input(format!(
             "the form cannot represent the input of this execution; run it again with `{command}`"
@@ -109,13 +110,13 @@ async fn fields_of_execution(
 }
 
 async fn send_start(
-    workflow: &WorkflowDocument,
+    workflow: &WorkflowDescription,
     request: &PageRequest,
     written: &WrittenFields,
 ) -> Result<StartedDocument, ConsoleError> {
     let mut body = Map::from_iter([
         ("workflow".to_owned(), json!(workflow.name)),
-        ("input".to_owned(), read_input(&workflow.input_schema, written)?),
+        ("input".to_owned(), read_input(schema_of(&workflow.input_schema), written)?),
         ("labels".to_owned(), labels(written)?),
     ]);
     let text = |field: &str| written.get(field).filter(|text| !text.is_empty()).map(|text| json!(text));
@@ -139,7 +140,7 @@ fn labels(written: &WrittenFields) -> Result<Value, ConsoleError> {
 }
 
 fn start_page(
-    workflow: &WorkflowDocument,
+    workflow: &WorkflowDescription,
     request: &PageRequest,
     written: &WrittenFields,
     error: Option<&ConsoleError>,
@@ -160,7 +161,7 @@ fn start_page(
 }
 
 /// The equivalent command.
-fn start_command(workflow: &WorkflowDocument, written: &WrittenFields) -> CommandText {
+fn start_command(workflow: &WorkflowDescription, written: &WrittenFields) -> CommandText {
     let named = match written.get(VERSION_FIELD).map_or("", String::as_str) {
         "" => workflow.name.clone(),
         version => format!("{}@{}", workflow.name, words::short(version)),
@@ -169,22 +170,22 @@ fn start_command(workflow: &WorkflowDocument, written: &WrittenFields) -> Comman
 }
 
 /// The input as a command line argument; `…` if the form is not valid.
-fn input_text(workflow: &WorkflowDocument, written: &WrittenFields) -> String {
-    match read_input(&workflow.input_schema, written) {
+fn input_text(workflow: &WorkflowDescription, written: &WrittenFields) -> String {
+    match read_input(schema_of(&workflow.input_schema), written) {
         Ok(Value::Null) => "{}".to_owned(),
         Ok(input) => shown_text::value_line(&input),
         Err(_) => "…".to_owned(),
     }
 }
 
-fn start_form(workflow: &WorkflowDocument, request: &PageRequest, written: &WrittenFields) -> Markup {
+fn start_form(workflow: &WorkflowDescription, request: &PageRequest, written: &WrittenFields) -> Markup {
     let field = |name: &str| written.get(name).map_or("", String::as_str);
     html! {
         form.steer method="post" {
             (token_field(request))
             input type="hidden" name=(KEY_FIELD) value=(field(KEY_FIELD));
             input type="hidden" name=(VERSION_FIELD) value=(field(VERSION_FIELD));
-            (schema_fields(&workflow.input_schema, written))
+            (schema_fields(schema_of(&workflow.input_schema), written))
             label.field { span { "Labels " span.quiet { "(team=a, stage=test)" } } input type="text" name=(LABELS_FIELD) value=(field(LABELS_FIELD)) autocomplete="off"; }
             label.check { input type="checkbox" name=(DRY_RUN_FIELD) value="yes" checked[written.contains_key(DRY_RUN_FIELD)]; " Dry run: no agents are called, all outputs are null" }
             div.actions {

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use sinew_documents::execution_list::ExecutionPage;
 use sinew_documents::figures::{VersionOutcomes, WorkflowOutcomes};
 use sinew_documents::words;
+use sinew_documents::workflow::{VersionRow, WorkflowDescription};
 
 use super::execution::MAX_DRAWN_NODES;
 use super::execution_rows::{RowChoice, all_columns, execution_table};
@@ -15,7 +16,6 @@ use super::source::{LISTED_NODES, plan};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{VersionDocument, WorkflowDocument};
 use crate::page_frame::{
     ConsolePage, ConsoleSection, DrawingUse, drawing, large_drawing, may_steer, page_or_problem, problem_box,
 };
@@ -56,8 +56,8 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
     let last_path = ApiPath::of(&["executions"]).with("workflow", name).with("limit", LAST_ROWS);
     let outcomes_path = ApiPath::of(&["workflows", name, "outcomes"]);
     let (workflow, versions, last, outcomes) = futures_util::future::join4(
-        request.api.get::<WorkflowDocument>(&described_path),
-        request.api.get::<Vec<VersionDocument>>(&versions_path),
+        request.api.get::<WorkflowDescription>(&described_path),
+        request.api.get::<Vec<VersionRow>>(&versions_path),
         request.api.get::<ExecutionPage>(&last_path),
         request.api.get::<WorkflowOutcomes>(&outcomes_path),
     )
@@ -68,7 +68,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
         Some(with) => Some(version_changes(request, name, with, &path).await),
         None => None,
     };
-    let is_large = workflow.node_count > MAX_DRAWN_NODES;
+    let is_large = workflow.all_nodes() > MAX_DRAWN_NODES;
     let picture = if is_large { Ok(String::new()) } else { request.api.get_text(&drawing_path).await };
     let body = html! {
         div.head {
@@ -85,7 +85,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
         @if !workflow.description.is_empty() { p { (shown_text::line(&workflow.description, 600)) } }
         @for warning in workflow.warnings.iter().take(MAX_WARNINGS) { p.notice { (shown_text::line(warning, 200)) } }
         (partners(&workflow))
-        @if is_large { (large_drawing(&drawing_path, workflow.node_count, DrawingUse::Shown)) } @else {
+        @if is_large { (large_drawing(&drawing_path, workflow.all_nodes(), DrawingUse::Shown)) } @else {
             @match picture {
                 Ok(svg) => (drawing(svg, DrawingUse::Shown)),
                 Err(error) => (problem_box(&error)),
@@ -126,7 +126,7 @@ async fn version_changes(request: &PageRequest, name: &str, with: &str, shown: &
 }
 
 /// Links that expand or collapse called workflows in the drawing.
-fn open_links(workflow: &WorkflowDocument, version: Option<&str>, open: Option<&str>) -> Markup {
+fn open_links(workflow: &WorkflowDescription, version: Option<&str>, open: Option<&str>) -> Markup {
     let opened = OpenedNodes::of(open);
     let calls: Vec<&str> = workflow
         .nodes
@@ -156,7 +156,7 @@ fn open_links(workflow: &WorkflowDocument, version: Option<&str>, open: Option<&
     }
 }
 
-fn partners(workflow: &WorkflowDocument) -> Markup {
+fn partners(workflow: &WorkflowDescription) -> Markup {
     html! {
         @if !workflow.agents.is_empty() || !workflow.workflows.is_empty() {
             p {
@@ -170,8 +170,8 @@ fn partners(workflow: &WorkflowDocument) -> Markup {
 
 fn version_table(
     request: &PageRequest,
-    workflow: &WorkflowDocument,
-    versions: &[VersionDocument],
+    workflow: &WorkflowDescription,
+    versions: &[VersionRow],
     outcomes: &WorkflowOutcomes,
 ) -> Markup {
     let (name, shown) = (workflow.name.as_str(), workflow.digest.as_str());

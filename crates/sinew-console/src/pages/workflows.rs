@@ -4,12 +4,12 @@ use axum::response::Response;
 use maud::{Markup, html};
 use sinew_documents::figures::{WorkflowFigures, WorkflowSeries};
 use sinew_documents::words;
+use sinew_documents::workflow::DeployedRow;
 
 use super::sparkline::sparkline;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::WorkflowListRow;
 use crate::page_frame::{
     AGENTS_CHANGE, ConsolePage, ConsoleSection, LiveSource, TextFilter, live_part, may_steer,
     page_or_problem, text_filter,
@@ -30,7 +30,7 @@ async fn workflows_page(request: &PageRequest) -> Result<ConsolePage, ConsoleErr
     let path = ApiPath::of(&["workflows"]).with_some("text", text.as_deref());
     let figures_path = ApiPath::of(&["workflow-figures"]);
     let (rows, figures) = futures_util::future::join(
-        request.api.get::<Vec<WorkflowListRow>>(&path),
+        request.api.get::<Vec<DeployedRow>>(&path),
         request.api.get::<WorkflowFigures>(&figures_path),
     )
     .await;
@@ -45,7 +45,7 @@ async fn workflows_page(request: &PageRequest) -> Result<ConsolePage, ConsoleErr
     Ok(ConsolePage::new(ConsoleSection::Workflows, "Workflows", body).live(LiveSource::List(AGENTS_CHANGE)))
 }
 
-fn workflow_table(request: &PageRequest, rows: &[WorkflowListRow], figures: &WorkflowFigures) -> Markup {
+fn workflow_table(request: &PageRequest, rows: &[DeployedRow], figures: &WorkflowFigures) -> Markup {
     let series_of = |name: &str| figures.workflows.iter().find(|one| one.workflow == name);
     html! {
         @if rows.is_empty() { p.empty { "No workflows are deployed. Deploy one with " code { "sinew workflow deploy FILE" } "." } } @else {

@@ -4,13 +4,15 @@
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use sinew_case_runner::{CaseReport, PostedCases};
+use sinew_documents::finding::Finding;
+use sinew_documents::trial::{CaseResults, DryRun};
 use sinew_inspection::record::Record;
 use sinew_operations::dry_run::dry_run;
 use sinew_operations::failure::Failure;
 use sinew_operations::posted_file::posted_workflow;
-use sinew_operations::workflow_search::diagnostic_values;
+use sinew_operations::workflow_search::listed_findings;
 use sinew_operations::workflow_source::read_source;
 
 use super::api_call::{ApiCall, answer};
@@ -18,7 +20,6 @@ use super::route::{ApiRoute, get, post};
 use super::workflows::FileQuery;
 use crate::http_error::HttpProblem;
 use serde_json::Map;
-use sinew_operations::dry_run::DryRun;
 
 /// Returns the routes of this module.
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -74,19 +75,17 @@ async fn run_cases(call: ApiCall) -> Result<Response, HttpProblem> {
     let cases_name = FileQuery::named(cases_name).name()?.to_owned();
     let report = place.compute(move || {
         let posted = PostedCases { file_name: &name, file: &text, name: &cases_name, cases: &cases };
-        report_document(&sinew_case_runner::run_posted_cases(posted))
+        case_results(&sinew_case_runner::run_posted_cases(posted))
     });
     answer(&report.await?)
 }
 
-fn report_document(report: &CaseReport) -> Value {
-    let mut document = report.json(false);
+fn case_results(report: &CaseReport) -> CaseResults {
     let problems = report.broken.iter().flat_map(|failure| match &failure.diagnostics {
-        Some(diagnostics) => diagnostic_values(diagnostics),
-        None => vec![json!({ "severity": "error", "code": failure.code, "message": failure.message })],
+        Some(diagnostics) => listed_findings(diagnostics),
+        None => vec![Finding::error(failure.code, failure.message.clone())],
     });
-    document["problems"] = problems.collect();
-    document
+    CaseResults { problems: Some(problems.collect()), ..report.results(false) }
 }
 
 /// A workflow file, and the input of an execution.

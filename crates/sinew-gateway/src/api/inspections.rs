@@ -3,13 +3,10 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use sinew_diagram::Direction;
 use sinew_documents::comparison::ExecutionComparison;
-use sinew_documents::event::EventLine;
-use sinew_documents::execution::ExecutionDescription;
-use sinew_documents::node::{NodeDescription, TreeBranch};
-use sinew_documents::timeline::Timeline;
+use sinew_documents::export::ExportViews;
 use sinew_inspection::describe::describe;
 use sinew_inspection::diff;
 use sinew_inspection::drawing::{self, DrawnProgress};
@@ -114,25 +111,6 @@ fn read_export(bytes: &[u8]) -> Result<Record, HttpProblem> {
         )
         .hint("create an export with `sinew execution export ID`")
     })?)
-}
-
-/// Everything that people look at in an export.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct ExportViews {
-    /// Status, with causes and next steps.
-    description: ExecutionDescription,
-    /// Nodes, three levels deep.
-    tree: Option<Vec<TreeBranch>>,
-    /// The first activations with input and output.
-    nodes: Vec<NodeDescription>,
-    /// Times of activations.
-    timeline: Timeline,
-    /// The latest events.
-    events: Vec<EventLine>,
-    /// Number of earlier events.
-    skipped_events: usize,
-    /// Drawing as SVG; `None` for one that is too large.
-    drawing: Option<String>,
 }
 
 /// Serializes the views of a record directly: as JSON values they would take several times the

@@ -8,16 +8,18 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sinew_documents::finding::ValidationReport;
+use sinew_documents::workflow::{Deployed, DeployedRow, VersionRow, WorkflowDescription, WorkflowSource};
 use sinew_execution::Program;
 use sinew_executor::client::ClientError;
 use sinew_inspection::drawing;
 use sinew_operations::conversion_trial::{trial_document, try_connection};
-use sinew_operations::deployed_workflows::{VersionRow, WorkflowDescription, WorkflowRemoval};
+use sinew_operations::deployed_workflows::{WorkflowRemoval, describe_deployed, version_rows};
 use sinew_operations::deployment::{deploy as deploy_file, find_deployed};
 use sinew_operations::failure::Failure;
 use sinew_operations::limited_deployment::{KeyNames, deploy_with_key};
 use sinew_operations::posted_file::{check_posted_file, posted_document, posted_workflow};
-use sinew_operations::workflow_search::{SearchedFile, ValidationReport};
+use sinew_operations::workflow_search::{SearchedFile, validation_report};
 use sinew_operations::workflow_sockets::sockets_of;
 use sinew_operations::workflow_source::read_source;
 
@@ -26,9 +28,6 @@ use super::drawings::{self, DrawingQuery};
 use super::route::{ApiRoute, DRAWING_FORMATS, SVG, delete, get, post};
 use crate::http_error::HttpProblem;
 use serde_json::Map;
-use sinew_operations::deployed_workflows::DeployedRow;
-use sinew_operations::deployment::Deployed;
-use sinew_operations::workflow_source::WorkflowSource;
 use sinew_protocol::access::AccessRole;
 
 /// Default name of a file, and of an unnamed workflow in it.
@@ -50,7 +49,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             describe,
         )
         .query::<DescribeQuery>()
-        .returns::<WorkflowDescription<'_>>(),
+        .returns::<WorkflowDescription>(),
         get(
             "/workflows/{name}/versions",
             "ListVersions",
@@ -146,14 +145,14 @@ async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
     let program = program(&call, &digest).await?;
     let nodes = query.nodes.unwrap_or(usize::MAX);
     let warnings = call.operator.start_warnings(program.graph.plan()).await;
-    let described = WorkflowDescription::of_deployed(program.graph.plan(), &digest, &name, nodes);
+    let described = describe_deployed(program.graph.plan(), &digest, &name, nodes);
     answer(&WorkflowDescription { warnings, ..described })
 }
 
 async fn versions(call: ApiCall) -> Result<Response, HttpProblem> {
     let name = call.path("name");
     find_deployed(&call.operator, name, None).await?;
-    answer(&VersionRow::all(&call.operator.workflows().await?, name))
+    answer(&version_rows(&call.operator.workflows().await?, name))
 }
 
 async fn source(call: ApiCall) -> Result<Response, HttpProblem> {
@@ -219,7 +218,7 @@ async fn validate(call: ApiCall) -> Result<Response, HttpProblem> {
         let file = check_posted_file(&name, &body, query.dialect.as_deref())?;
         let drawings = drawing.then(|| drawings_of(&file));
         let sockets = drawing.then(|| file.loaded.as_ref().map(sockets_of).unwrap_or_default());
-        let report = ValidationReport::of(&[file]);
+        let report = validation_report(&[file]);
         Ok::<_, Failure>(ValidationReport { drawings, sockets, ..report })
     });
     answer(&checked.await??)
@@ -293,6 +292,7 @@ async fn deploy(call: ApiCall) -> Result<Response, HttpProblem> {
         let key = KeyNames { opens: &|name| operations.offers(name), patterns: operations.patterns() };
         deploy_with_key(&call.operator, loaded, key).await?
     };
+    let deployed: Vec<Deployed> = deployed.into_iter().map(|one| one.deployed).collect();
     let status = if deployed.iter().any(|one| one.new) { StatusCode::CREATED } else { StatusCode::OK };
     answer_with(status, &deployed)
 }

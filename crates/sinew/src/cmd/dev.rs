@@ -158,7 +158,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     let names: Vec<String> = agents.names().map(str::to_owned).collect();
     let own: Vec<String> = names.iter().filter(|name| !ready_made.contains(name)).cloned().collect();
     let mut serving = ServedAgents::serve(&mesh, &agents, &stop.token);
-    let workflows: Vec<String> = deployed.into_iter().map(|one| one.name).collect();
+    let workflows: Vec<String> = deployed.into_iter().map(|one| one.deployed.name).collect();
     // Print the banner only when the next command can find what it lists.
     tokio::select! {
         () = wait_until_online(&mesh, names.iter().chain(&workflows)) => {}
@@ -277,7 +277,9 @@ fn read_agents(args: &DevArgs) -> Result<(AgentSet, Vec<String>), Failure> {
 
 async fn redeploy(mesh: &Mesh, args: &DevArgs, options: &Options, output: &Output) -> Result<(), Failure> {
     let loaded = read_workflows(args, options)?;
-    for one in deployment::deploy_all(mesh, &loaded).await?.iter().filter(|one| one.new) {
+    for one in
+        deployment::deploy_all(mesh, &loaded).await?.iter().map(|one| &one.deployed).filter(|one| one.new)
+    {
         output.note(&format!("deployed {}@{}", one.name, words::short(&one.version)));
     }
     Ok(())

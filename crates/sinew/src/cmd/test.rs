@@ -81,7 +81,7 @@ fn finish(args: &TestArgs, report: &CaseReport, output: &Output) -> Exit {
     if args.format == Some(ReportFormat::Junit) {
         output.text(&report.junit());
     } else if output.is_machine() {
-        output.value(&report.json(args.coverage), |_| String::new());
+        output.value(&report.results(args.coverage), |_| String::new());
     } else {
         if args.coverage {
             output.text(&report.coverage.text());

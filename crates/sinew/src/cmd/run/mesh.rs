@@ -224,7 +224,12 @@ async fn put(
     let calls = |name: &str| loaded.workflows.iter().any(|other| other.plan.name == name);
     let called = lowered.plan.nodes.iter().filter(|node| node.op == NodeOperation::Workflow);
     if called.filter_map(|node| node.agent.as_deref()).any(calls) {
-        for one in deployment::deploy(remote.mesh(), loaded).await?.iter().filter(|one| one.new) {
+        for one in deployment::deploy(remote.mesh(), loaded)
+            .await?
+            .iter()
+            .map(|one| &one.deployed)
+            .filter(|one| one.new)
+        {
             output.note(&format!("deployed {}@{}", one.name, words::short(&one.version)));
         }
     }

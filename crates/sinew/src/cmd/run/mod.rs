@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
+use sinew_documents::trial::WouldAsk;
 use sinew_documents::words;
 use sinew_engine::{
     ActivationPhase, EngineInput, ExecutionMode, ExecutionOutcome, PersonAnswer, TerminalStatus,
@@ -20,7 +21,7 @@ use sinew_inspection::execution_status::end_word;
 use sinew_inspection::node_rows;
 use sinew_inspection::record::Record;
 use sinew_operations::artifact_folder::KeptArtifacts;
-use sinew_operations::dry_run::{WouldAsk, would_ask};
+use sinew_operations::dry_run::would_ask;
 use sinew_operations::export_file;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::file_agents::{self, FileAgents, PeopleOfNode};

@@ -92,7 +92,12 @@ pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, 
     let starting = async {
         let mesh = args.mesh.open("executor").await?;
         mesh.admin().verify().await?;
-        for one in deployment::deploy_all(&mesh, &loaded).await?.iter().filter(|one| one.new) {
+        for one in deployment::deploy_all(&mesh, &loaded)
+            .await?
+            .iter()
+            .map(|one| &one.deployed)
+            .filter(|one| one.new)
+        {
             tracing::info!(workflow = %one.name, version = %one.version, "deployed");
         }
         Ok::<_, Failure>((Service::start(mesh.clone(), options).await?, mesh))

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use sinew_documents::words;
-use sinew_operations::deployment::{self, Deployed};
+use sinew_documents::workflow::Deployed;
+use sinew_operations::deployment;
 use sinew_operations::failure::Failure;
 use sinew_operations::workflow_file::Options;
 
@@ -92,6 +93,7 @@ pub(super) fn deploy(args: &DeployArgs, output: &Output) -> Result<Exit, Failure
     for found in deployed.iter().map(|one| &one.findings).filter(|found| !found.is_empty()) {
         output.note_block(sinew_source::render_text(found, output.color_err).trim_end());
     }
+    let deployed: Vec<Deployed> = deployed.into_iter().map(|one| one.deployed).collect();
     output.value(&deployed, |deployed| table(deployed));
     Ok(Exit::Ok)
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::Value;
 use sinew_dialects::{Lowered, PlanGraph};
 use sinew_documents::words;
-use sinew_operations::deployed_workflows::{WorkflowDescription, owners, partners, waits_for};
+use sinew_operations::deployed_workflows::{describe_file, owners, partners, waits_for};
 use sinew_operations::deployment::{is_workflow_name, load_deployed};
 use sinew_operations::failure::Failure;
 use sinew_operations::workflow_file::{self, Loaded, Options};
@@ -105,7 +105,7 @@ pub(super) fn describe(args: &DescribeArgs, output: &Output) -> Result<Exit, Fai
         }
         return Ok(Exit::Ok);
     }
-    output.value(&WorkflowDescription::of_file(&loaded, lowered), |_| text(&loaded, lowered));
+    output.value(&describe_file(&loaded, lowered), |_| text(&loaded, lowered));
     Ok(Exit::Ok)
 }
 

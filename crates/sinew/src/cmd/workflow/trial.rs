@@ -20,7 +20,7 @@ pub(super) fn run(which: &Which, connection: &str, sample: &str, output: &Output
     let document = read_document(&which.file, which.dialect.as_deref())?;
     let sample = parse(sample)?;
     let trial = try_connection(&document, connection, &sample, &which.file)?;
-    output.document(&trial_document(&trial, &document), trial_outcome(&trial), Format::Json);
+    output.document(&trial_document(&trial, &document), trial_outcome(&trial).as_str(), Format::Json);
     match &trial.error {
         None => Ok(Exit::Ok),
         Some(error) => Err(trial_failure(&trial, error, document)),

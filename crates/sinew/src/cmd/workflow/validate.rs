@@ -7,7 +7,7 @@ use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::sarif::sarif;
 use sinew_operations::workflow_file::Options;
 use sinew_operations::workflow_search::{
-    SearchedFile, ValidationReport, find_workflows, findings, nothing_found,
+    SearchedFile, find_workflows, findings, nothing_found, validation_report,
 };
 use sinew_source::escape_text;
 
@@ -76,10 +76,10 @@ pub(super) fn validate(args: &ValidateArgs, output: &Output) -> Result<Exit, Fai
     let errors: usize = files.iter().map(|file| file.diagnostics.errors()).sum();
     let warnings: usize = files.iter().map(|file| file.diagnostics.warnings()).sum();
     match (args.format.unwrap_or(FindingFormat::Text), output.format) {
-        (_, Format::Json | Format::Yaml) => output.value(&ValidationReport::of(&files), |_| String::new()),
+        (_, Format::Json | Format::Yaml) => output.value(&validation_report(&files), |_| String::new()),
         (_, Format::Jsonl) => {
             for finding in findings(&files) {
-                output.text(&finding.to_string());
+                output.text(&serde_json::to_string(&finding).unwrap_or_default());
             }
         }
         (_, Format::Name) => {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sinew_documents::comparison::{PatchKind, PatchOperation};
 use sinew_documents::words;
 use sinew_inspection::diff;
-use sinew_operations::deployed_workflows::VersionRow;
+use sinew_operations::deployed_workflows::version_rows;
 use sinew_operations::deployment::{find_deployed, is_workflow_name, load_deployed};
 use sinew_operations::failure::Failure;
 use sinew_operations::workflow_file::{self, Options};
@@ -40,7 +40,7 @@ pub(super) fn versions(args: &VersionsArgs, output: &Output) -> Result<Exit, Fai
         let remote = args.mesh.operator().await?;
         find_deployed(&remote, &args.name, None).await?;
         let workflows = remote.workflows().await?;
-        let rows = VersionRow::all(&workflows, &args.name);
+        let rows = version_rows(&workflows, &args.name);
         let mut all = workflows.versions(&args.name);
         all.reverse();
         let now = local::now();
