@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use sinew_documents::command::ForkedExecution;
 use sinew_documents::execution::ExecutionDescription;
 use sinew_documents::retry::StartPreview;
 use sinew_documents::words;
@@ -15,7 +16,6 @@ use sinew_documents::words;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::StartedDocument;
 use crate::page_frame::{ConsolePage, ConsoleSection, may_steer, page_or_problem, problem_box, token_field};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::pages::read_execution;
@@ -255,7 +255,7 @@ pub(crate) async fn do_fork(
 ) -> Response {
     let started = async {
         let path = ApiPath::of(&["executions", &id, "fork"]);
-        request.api.post::<StartedDocument>(&path, &form.document(false)?).await
+        request.api.post::<ForkedExecution>(&path, &form.document(false)?).await
     };
     match started.await {
         Ok(started) => to_execution(&started.execution),

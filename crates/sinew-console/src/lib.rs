@@ -15,7 +15,6 @@ mod command_text;
 mod confirmations;
 mod console_error;
 mod console_state;
-mod documents;
 mod form_guard;
 mod form_token;
 mod glossary;

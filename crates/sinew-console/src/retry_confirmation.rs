@@ -6,6 +6,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sinew_documents::command::RetryResult;
 use sinew_documents::retry::{NewVersionPreview, RetryPreview};
 use sinew_documents::words;
 
@@ -15,7 +16,6 @@ use crate::confirmations::{
     buttons, confirmation, confirmation_head, names, preview_line, reason_field, to_execution, version_line,
 };
 use crate::console_error::ConsoleError;
-use crate::documents::StartedDocument;
 use crate::page_frame::{ConsolePage, may_steer, page_or_problem, problem_box, token_field};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::pages::read_execution;
@@ -82,8 +82,8 @@ pub(crate) async fn do_retry(
     Form(form): Form<RetryForm>,
 ) -> Response {
     let path = ApiPath::of(&["executions", &id, "retry"]);
-    match request.api.post::<StartedDocument>(&path, &form.document(false)).await {
-        Ok(started) => to_execution(&started.execution),
+    match request.api.post::<RetryResult>(&path, &form.document(false)).await {
+        Ok(started) => to_execution(started.execution()),
         Err(error) => {
             let page = retry_page(&id, &request, &form, Some(&error)).await;
             page_or_problem(&request, page.map_err(|_| error))

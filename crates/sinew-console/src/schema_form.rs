@@ -23,8 +23,8 @@ pub(crate) const JSON_FIELD: &str = "json";
 const ANY_JSON: &Value = &Value::Null;
 
 /// Returns a schema of a document, or that of any JSON if it has none.
-pub(crate) fn schema_of(schema: &Option<Value>) -> &Value {
-    schema.as_ref().unwrap_or(ANY_JSON)
+pub(crate) fn schema_of(schema: Option<&Value>) -> &Value {
+    schema.unwrap_or(ANY_JSON)
 }
 
 /// Kind of a field.

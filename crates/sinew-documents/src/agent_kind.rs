@@ -5,6 +5,7 @@ use serde::{Deserialize as _, Deserializer, Serializer};
 use sinew_protocol::card::AgentKind;
 
 /// Serializes a kind for `#[serde(with)]`.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 pub(crate) fn serialize<S: Serializer>(kind: &AgentKind, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(kind.word())
 }

@@ -48,27 +48,6 @@ pub fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// Serializes a time.
-pub fn serialize<S: serde::Serializer>(at: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&instant(*at))
-}
-
-/// Serializes a status as in views.
-pub fn serialize_status<S: serde::Serializer>(
-    status: &ExecutionStatus,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(status_word(*status))
-}
-
-/// Serializes an optional time.
-pub fn maybe<S: serde::Serializer>(at: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
-    match at {
-        Some(at) => serialize(at, serializer),
-        None => serializer.serialize_none(),
-    }
-}
-
 /// Formats the time since an instant: `12s ago`.
 pub fn ago(at: u64, now: u64) -> String {
     format!("{} ago", duration(now.saturating_sub(at)))

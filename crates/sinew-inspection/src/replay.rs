@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
-use sinew_documents::words;
+use sinew_documents::execution_status;
 use sinew_engine::{
     ATTEMPT_TIMED_OUT, EngineInput, ExecutionState, Fact, IndexedPlan, Machine, RetryRequest, Round,
     SharedJson, TokenValue,
@@ -27,7 +27,7 @@ pub struct ReplayReport {
     /// Facts of all rounds.
     pub facts: usize,
     /// Status.
-    #[serde(serialize_with = "words::serialize_status")]
+    #[serde(serialize_with = "execution_status::serialize")]
     pub status: ExecutionStatus,
     /// Rounds that were decided again with the same facts.
     pub decided_again: usize,

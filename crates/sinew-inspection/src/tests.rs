@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sinew_dialects::LowerOptions;
 use sinew_documents::execution::{RecordOrigin, WaitKind};
@@ -23,6 +25,7 @@ use sinew_source::{Limits, LoadOptions, Variables};
 use super::*;
 use crate::events::EventWords;
 use crate::record::{self, Record, RecordSource};
+use crate::timeline::TimelineWindow;
 use crate::tree::TreeOptions;
 use crate::view_context::{MeshPresence, ViewContext};
 
@@ -627,4 +630,31 @@ fn fixtures_are_what_the_driver_makes() {
         }
         assert_eq!(std::fs::read_to_string(&file).unwrap(), made, "{name}");
     }
+}
+
+/// The console reads what the API writes.
+#[test]
+fn documents_are_read_as_they_were_written() {
+    fn check<T: Serialize + DeserializeOwned>(document: &T) {
+        let written = serde_json::to_string(document).unwrap();
+        let read: T = serde_json::from_str(&written).unwrap_or_else(|error| panic!("{error}: {written}"));
+        assert_eq!(serde_json::to_string(&read).unwrap(), written);
+    }
+    let all = TreeOptions { depth: 3, ..TreeOptions::default() };
+    for record in [failed(), asked(&[]), converted()] {
+        let context = seen(&record);
+        check(&describe::describe(&record, HOUR, &MeshPresence::default()));
+        check(&list::execution_row(&record, HOUR));
+        check(&tree::tree(&record, &context, &all));
+        check(&timeline::timeline(&record, HOUR, TimelineWindow::first(100)));
+        check(&agent_work::agent_work(&record, HOUR));
+        check(&diff::compare(&failed(), &record, HOUR, None));
+        for act in 0..record.execution.state().acts.len() as u32 {
+            check(&node_description::describe_node(&record, act, &context));
+        }
+        for event in events::lines(&record, EventWords::Facts) {
+            check(&event.line);
+        }
+    }
+    check(&retry::preview(&failed(), &RetryRequest::default()).unwrap());
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use sinew_documents::words;
+use sinew_documents::execution_status;
 use sinew_inspection::execution_status::status_of;
 use sinew_inspection::record::Record;
 use sinew_protocol::Fault;
@@ -15,7 +15,7 @@ pub struct ExecutionResult {
     /// Id of the execution.
     pub execution: String,
     /// Status of the execution.
-    #[serde(serialize_with = "words::serialize_status")]
+    #[serde(serialize_with = "execution_status::serialize")]
     #[schemars(with = "String")]
     pub status: ExecutionStatus,
     /// Its output; `Null` while it goes on, and if there is none.

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
+use serde_json::Value;
+use sinew_documents::command::{RetriedExecution, RetryResult, SteeredExecution};
 use sinew_documents::retry::NewVersionPreview;
 use sinew_engine::{Activation, ActivationEnd, ExecutionMode, InputRefusal, ROOT, RetryRequest};
 use sinew_executor::client::ClientError;
@@ -181,9 +182,14 @@ fn unfinished_nodes(record: &Record) -> BTreeSet<String> {
 
 impl MeshOperator {
     /// Performs a retry, waits until it is recorded, and returns its document.
-    pub async fn retry(&self, record: &Record, planned: PlannedRetry) -> Result<Value, Failure> {
+    pub async fn retry(&self, record: &Record, planned: PlannedRetry) -> Result<RetryResult, Failure> {
         if let Some(new) = planned.new {
-            return Ok(self.launch(record, new).await?.document());
+            let launched = self.launch(record, new).await?;
+            return Ok(RetryResult::New(RetriedExecution {
+                execution: launched.execution.to_string(),
+                workflow: launched.workflow,
+                retry_of: launched.of,
+            }));
         }
         let command = RetryCommand {
             execution: record.execution.id().clone(),
@@ -193,7 +199,8 @@ impl MeshOperator {
             reason: planned.reason,
         };
         self.signal(Command::Retry(command)).await?;
-        Ok(json!({ "execution": record.id(), "status": "running" }))
+        let execution = record.id().to_owned();
+        Ok(RetryResult::Same(SteeredExecution { execution, status: "running".into() }))
     }
 }
 

@@ -4,11 +4,10 @@
 //! without a change to the mesh; [`MeshOperator::start`] stores files and starts the execution. A
 //! request that is rejected has stored nothing.
 
+use sinew_documents::command::StartedExecution;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::ExecutionMode;
 use sinew_execution::Program;
@@ -126,20 +125,6 @@ impl PreparedStart {
     pub fn execution(&self) -> &ExecutionId {
         &self.command.execution
     }
-}
-
-/// An execution that was started.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct StartedExecution {
-    /// Id of the execution.
-    pub execution: String,
-    /// Name of the workflow.
-    pub workflow: String,
-    /// Whether this request started it, and no earlier one of the same id or key.
-    pub new: bool,
-    /// Agents and workflows that it calls and that are not on the mesh, each in words.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
 }
 
 /// The workflow of a start.

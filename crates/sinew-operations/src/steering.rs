@@ -1,7 +1,6 @@
 //! Commands to a running execution: cancel, pause, resume.
 
-use schemars::JsonSchema;
-use serde::Serialize;
+use sinew_documents::command::SteeredExecution;
 use sinew_protocol::ExecutionId;
 use sinew_protocol::command::{CancelCommand, Command, PauseCommand, ResumeCommand};
 use sinew_protocol::query::ExecutionStatus;
@@ -18,15 +17,6 @@ pub enum Steering {
     Pause(String),
     /// Resume it.
     Resume,
-}
-
-/// An execution that received a command.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct SteeredExecution {
-    /// Id of the execution.
-    pub execution: String,
-    /// Status that the command leads to.
-    pub status: &'static str,
 }
 
 impl Steering {
@@ -66,7 +56,7 @@ impl MeshOperator {
         execution: ExecutionId,
         steering: &Steering,
     ) -> Result<SteeredExecution, Failure> {
-        let steered = SteeredExecution { execution: execution.to_string(), status: steering.result() };
+        let steered = SteeredExecution { execution: execution.to_string(), status: steering.result().into() };
         let command = match steering {
             Steering::Cancel(reason) => Command::Cancel(CancelCommand { execution, reason: reason.clone() }),
             Steering::Pause(reason) => Command::Pause(PauseCommand { execution, reason: reason.clone() }),

@@ -91,7 +91,7 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
             }
         }
         @if may_steer(request) && agent.state != AgentState::Offline { (try_box(request, &agent)) }
-        @for (title, schema) in [("Input schema", schema_of(&agent.input_schema)), ("Output schema", schema_of(&agent.output_schema))] {
+        @for (title, schema) in [("Input schema", schema_of(agent.input_schema.as_ref())), ("Output schema", schema_of(agent.output_schema.as_ref()))] {
             @if !is_nothing(schema) { section { h2 { (title) } (value_block(schema, &whole)) } }
         }
     };
@@ -196,7 +196,7 @@ fn try_box(request: &PageRequest, agent: &AgentDetails) -> Markup {
             h2 { "Try it" }
             form.steer method="post" action=(PageAddress::chat(&agent.name)) {
                 (token_field(request))
-                (schema_fields(schema_of(&agent.input_schema), &BTreeMap::new()))
+                (schema_fields(schema_of(agent.input_schema.as_ref()), &BTreeMap::new()))
                 div.actions { button.primary type="submit" data-command=(shown_text::name(&CommandText::new("sinew agent call").word(&agent.name).with("-i '{…}'").to_string())) { "Call" } }
                 (command_line(&CommandText::new("sinew agent call").word(&agent.name).with("-i '{…}'")))
             }

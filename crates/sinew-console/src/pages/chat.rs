@@ -10,6 +10,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sinew_documents::agent::{AgentDetails, AgentKind, AgentRow, AgentState};
+use sinew_documents::command::StartedExecution;
 use sinew_documents::execution_list::{ExecutionPage, ExecutionRow};
 use uuid::Uuid;
 
@@ -17,7 +18,6 @@ use super::chat_turn::{ChatExchange, read_turn, turn_part};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::StartedDocument;
 use crate::page_frame::{
     ConsolePage, ConsoleSection, LiveSource, TextFilter, may_steer, page_or_problem, problem_box,
     text_filter, token_field,
@@ -159,9 +159,9 @@ async fn send_message(
     let input = match field("text").trim() {
         // Files may be sent without a text.
         "" if !files.is_empty() && !written.keys().any(|key| key.starts_with("in.")) => Value::Null,
-        "" => read_input(schema_of(&agent.input_schema), written)?,
+        "" => read_input(schema_of(agent.input_schema.as_ref()), written)?,
         text => text_input(
-            schema_of(&agent.input_schema),
+            schema_of(agent.input_schema.as_ref()),
             &with_file(text, field("file_name"), field("file_text"))?,
         ),
     };
@@ -181,7 +181,7 @@ async fn send_message(
         body.insert("idempotency_key".to_owned(), json!(format!("{chat}-{key}")));
     }
     let sent =
-        request.api.post::<StartedDocument>(&ApiPath::of(&["executions"]), &Value::Object(body)).await?;
+        request.api.post::<StartedExecution>(&ApiPath::of(&["executions"]), &Value::Object(body)).await?;
     tracing::debug!(execution = %sent.execution, "a message was sent");
     Ok(())
 }
@@ -314,8 +314,9 @@ fn composer(
     turns: usize,
     written: &WrittenFields,
 ) -> Markup {
-    let has_form =
-        schema_of(&agent.input_schema)["properties"].as_object().is_some_and(|members| !members.is_empty());
+    let has_form = schema_of(agent.input_schema.as_ref())["properties"]
+        .as_object()
+        .is_some_and(|members| !members.is_empty());
     let text = written.get("text").map_or("", String::as_str);
     html! {
         form.steer #write method="post" action=(PageAddress::chat(&agent.name)) {
@@ -332,7 +333,7 @@ fn composer(
             @if has_form {
                 details open[written.keys().any(|key| key.starts_with("in."))] {
                     summary { "Fill in input fields instead" }
-                    (schema_fields(schema_of(&agent.input_schema), written))
+                    (schema_fields(schema_of(agent.input_schema.as_ref()), written))
                 }
             }
             div.actions {

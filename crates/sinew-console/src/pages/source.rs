@@ -98,7 +98,7 @@ pub(crate) fn plan(workflow: &WorkflowDescription, whole: &str) -> Markup {
             }
             @if workflow.all_nodes() > workflow.nodes.len() { p.notice { (workflow.all_nodes() - workflow.nodes.len()) " more nodes. " a href=(whole) { "Show all" } } }
         }
-        @for (title, schema) in [("Input schema", schema_of(&workflow.input_schema)), ("Output schema", schema_of(&workflow.output_schema))] {
+        @for (title, schema) in [("Input schema", schema_of(workflow.input_schema.as_ref())), ("Output schema", schema_of(workflow.output_schema.as_ref()))] {
             @if !is_nothing(schema) { section { h2 { (title) } (value_block(schema, whole)) } }
         }
         section {

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use sinew_documents::command::StartedExecution;
 use sinew_documents::words;
 use sinew_documents::workflow::WorkflowDescription;
 
@@ -16,7 +17,6 @@ use super::read_execution;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::StartedDocument;
 use crate::page_frame::{ConsolePage, ConsoleSection, may_steer, page_or_problem, problem_box, token_field};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::schema_form::{read_input, schema_fields, schema_of, written_input};
@@ -96,7 +96,7 @@ async fn fields_of_execution(
     let old = read_execution(request, id).await?;
     let command = CommandText::of_execution("sinew execution rerun", &old.execution).with("--latest");
     let input = Some(&old.input).filter(|input| input.to_string().len() <= MAX_WRITTEN_BYTES);
-    let input = input.and_then(|input| written_input(schema_of(&workflow.input_schema), input));
+    let input = input.and_then(|input| written_input(schema_of(workflow.input_schema.as_ref()), input));
     let mut written = input.ok_or_else(|| {
         ConsoleError::Input(format!(
             "the form cannot represent the input of this execution; run it again with `{command}`"
@@ -113,10 +113,10 @@ async fn send_start(
     workflow: &WorkflowDescription,
     request: &PageRequest,
     written: &WrittenFields,
-) -> Result<StartedDocument, ConsoleError> {
+) -> Result<StartedExecution, ConsoleError> {
     let mut body = Map::from_iter([
         ("workflow".to_owned(), json!(workflow.name)),
-        ("input".to_owned(), read_input(schema_of(&workflow.input_schema), written)?),
+        ("input".to_owned(), read_input(schema_of(workflow.input_schema.as_ref()), written)?),
         ("labels".to_owned(), labels(written)?),
     ]);
     let text = |field: &str| written.get(field).filter(|text| !text.is_empty()).map(|text| json!(text));
@@ -171,7 +171,7 @@ fn start_command(workflow: &WorkflowDescription, written: &WrittenFields) -> Com
 
 /// The input as a command line argument; `…` if the form is not valid.
 fn input_text(workflow: &WorkflowDescription, written: &WrittenFields) -> String {
-    match read_input(schema_of(&workflow.input_schema), written) {
+    match read_input(schema_of(workflow.input_schema.as_ref()), written) {
         Ok(Value::Null) => "{}".to_owned(),
         Ok(input) => shown_text::value_line(&input),
         Err(_) => "…".to_owned(),
@@ -185,7 +185,7 @@ fn start_form(workflow: &WorkflowDescription, request: &PageRequest, written: &W
             (token_field(request))
             input type="hidden" name=(KEY_FIELD) value=(field(KEY_FIELD));
             input type="hidden" name=(VERSION_FIELD) value=(field(VERSION_FIELD));
-            (schema_fields(schema_of(&workflow.input_schema), written))
+            (schema_fields(schema_of(workflow.input_schema.as_ref()), written))
             label.field { span { "Labels " span.quiet { "(team=a, stage=test)" } } input type="text" name=(LABELS_FIELD) value=(field(LABELS_FIELD)) autocomplete="off"; }
             label.check { input type="checkbox" name=(DRY_RUN_FIELD) value="yes" checked[written.contains_key(DRY_RUN_FIELD)]; " Dry run: no agents are called, all outputs are null" }
             div.actions {

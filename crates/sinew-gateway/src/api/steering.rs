@@ -7,8 +7,9 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
+use sinew_documents::command::{ForkedExecution, RetriedExecution, StartedExecution, SteeredExecution};
 use sinew_documents::retry::{RetryPreview, StartPreview};
 use sinew_engine::RetryRequest;
 use sinew_operations::execution_retry::{RetryVersion, plan_retry};
@@ -20,8 +21,6 @@ use super::api_call::{ApiCall, answer, answer_with, bad_request};
 use super::route::{ApiRoute, post};
 use super::start_files::{StartFile, read_files};
 use crate::http_error::HttpProblem;
-use sinew_operations::start::StartedExecution;
-use sinew_operations::steering::SteeredExecution;
 use sinew_protocol::access::AccessRole;
 
 /// How long a start waits for an executor to process it.
@@ -67,7 +66,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         )
         .role(AccessRole::Client)
         .required_json::<ForkBody>()
-        .returns::<PreviewOr<StartPreview, ForkedExecution<'_>>>(),
+        .returns::<PreviewOr<StartPreview, ForkedExecution>>(),
     ]
 }
 
@@ -131,17 +130,6 @@ async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
         false => StatusCode::ACCEPTED,
     };
     answer_with(status, &started)
-}
-
-/// An execution that left the way of another one.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct ForkedExecution<'a> {
-    /// Id of the new execution.
-    execution: &'a str,
-    /// Name of the workflow.
-    workflow: &'a str,
-    /// Id of the old execution.
-    fork_of: &'a str,
 }
 
 /// A command that may say why.
@@ -236,18 +224,6 @@ enum PreviewOr<P, D> {
     Done(D),
 }
 
-/// A new execution that goes on with the newest version of a workflow, in the place of another one.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "stands for the document in the schema alone")]
-struct RetriedExecution {
-    /// Id of the new execution.
-    execution: String,
-    /// Name of the workflow.
-    workflow: String,
-    /// Id of the old execution.
-    retry_of: String,
-}
-
 /// A fork.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -272,6 +248,7 @@ async fn fork(call: ApiCall) -> Result<Response, HttpProblem> {
         return answer(&new.preview(&record));
     }
     let launched = call.operator.launch(&record, new).await?;
-    let (execution, workflow) = (launched.execution.as_str(), launched.workflow.as_str());
-    answer_with(StatusCode::CREATED, &ForkedExecution { execution, workflow, fork_of: &launched.of })
+    let execution = launched.execution.to_string();
+    let forked = ForkedExecution { execution, workflow: launched.workflow, fork_of: launched.of };
+    answer_with(StatusCode::CREATED, &forked)
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use sinew_documents::words;
 use sinew_engine::RetryRequest;
 use sinew_inspection::execution_status::status_of;
-use sinew_inspection::record::{Record, RecordSource};
+use sinew_inspection::record::RecordSource;
 use sinew_inspection::tree::TreeOptions;
 use sinew_inspection::{retry, waiting};
 use sinew_operations::execution_changes::ExecutionChanges;
@@ -132,24 +132,16 @@ pub(super) async fn retry(args: &RetryArgs, output: &Output) -> Result<Exit, Fai
     };
     output.note_block(&retry::text(preview, &record).replace("would ", "will "));
     let is_new = preview.new_execution.is_some();
-    let document = remote.retry(&record, planned).await?;
-    let id = started_id(&document, &record)?;
+    let retried = remote.retry(&record, planned).await?;
+    let id = ExecutionId::parse(retried.execution()).map_err(|error| Failure::usage(error.to_string()))?;
     if args.watch {
         if is_new {
             wait_until_known(&remote, &id, &record.plan().name, output).await?;
         }
         return watched(&remote, &id, output).await;
     }
-    output.value(&document, |_| id.to_string());
+    output.value(&retried, |_| id.to_string());
     Ok(Exit::Ok)
-}
-
-/// Returns the id of the execution in which a retry runs.
-fn started_id(document: &Value, record: &Record) -> Result<ExecutionId, Failure> {
-    match document["execution"].as_str() {
-        Some(id) => ExecutionId::parse(id).map_err(|error| Failure::usage(error.to_string())),
-        None => Ok(record.execution.id().clone()),
-    }
 }
 
 /// Follows an execution that was just started or retried.
