@@ -12,6 +12,7 @@
 pub mod codec;
 mod compose;
 mod form_bounds;
+mod json_in_text;
 mod next;
 mod output;
 mod prompt;
@@ -25,6 +26,7 @@ extern crate self as sinew_model; // fuzz targets reference this crate by name
 #[cfg(test)]
 mod tests;
 mod text;
+mod thoughts;
 mod turn;
 
 pub use form_bounds::FormBounds;

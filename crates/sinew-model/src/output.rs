@@ -7,6 +7,7 @@ use sinew_protocol::embed::ResultEmbed;
 use sinew_protocol::tool::ToolDeclaration;
 
 use crate::codec::anthropic_schema::enforced;
+use crate::json_in_text::json_values;
 use crate::prompt::AnswerForm;
 use crate::spec::{ConversationSpec, ModelSpec, OutputMode, Provider, SchemaAbility, ToolAbility};
 use crate::text::shortened;
@@ -16,8 +17,6 @@ use crate::turn::{ModelTurn, RequestedCall};
 pub const ANSWER_TOOL: &str = "answer";
 /// Member that wraps an output that is not an object.
 const WRAPPER: &str = "value";
-/// Maximum positions in a text at which to search JSON.
-const MAX_JSON_STARTS: usize = 64;
 /// Maximum violations in a message to the model.
 const MAX_TOLD_VIOLATIONS: usize = 20;
 
@@ -244,7 +243,9 @@ pub(crate) fn with_calls_of_text(
     if AnswerPlan::of(spec, model) != AnswerPlan::Action || !answer.calls.is_empty() {
         return answer;
     }
-    let Some(Value::Object(members)) = json_of_text(&answer.text) else { return answer };
+    let mut values = json_values(&answer.text).into_iter().rev();
+    let is_action = |value: &Value| value.get("tool").is_some() || value.get(ANSWER_TOOL).is_some();
+    let Some(Value::Object(members)) = values.find(is_action) else { return answer };
     if let Some(tool) = members.get("tool").and_then(Value::as_str) {
         let arguments = members.get("arguments").cloned().unwrap_or_else(|| json!({}));
         answer.calls.push(RequestedCall {
@@ -280,7 +281,8 @@ pub(crate) fn read_text(spec: &ConversationSpec, plan: AnswerPlan, text: &str) -
                 "the marker «result:artifact=NAME:vN status=success» is missing".to_owned(),
             ]);
         }
-        let answer = (plan == AnswerPlan::Action).then(|| action_answer(text)).flatten();
+        let mut values = json_values(text).into_iter().filter(|_| plan == AnswerPlan::Action);
+        let answer = values.next_back().map(action_output);
         let words = match answer {
             Some(Value::String(words)) => words,
             Some(other) => other.to_string(),
@@ -292,15 +294,23 @@ pub(crate) fn read_text(spec: &ConversationSpec, plan: AnswerPlan, text: &str) -
             FinalAnswer::Output(json!({ "text": words }))
         };
     };
-    let found = match plan {
-        AnswerPlan::Action => action_answer(text),
-        AnswerPlan::Native { .. } => json_of_text(text).map(|value| unwrapped(&schema.value, value)),
-        _ => json_of_text(text),
+    let output_of = |value| match plan {
+        AnswerPlan::Action => action_output(value),
+        AnswerPlan::Native { .. } => unwrapped(&schema.value, value),
+        _ => value,
     };
     let fits = |value: &Value| violations(schema, value);
-    if let Some(value) = found {
+    // Drafts precede the answer: the last value that fits is the output.
+    let mut last_bad = None;
+    for value in json_values(text).into_iter().rev().map(output_of) {
         let bad = fits(&value);
-        return if bad.is_empty() { FinalAnswer::Output(value) } else { FinalAnswer::Bad(bad) };
+        if bad.is_empty() {
+            return FinalAnswer::Output(value);
+        }
+        last_bad.get_or_insert(bad);
+    }
+    if let Some(bad) = last_bad {
+        return FinalAnswer::Bad(bad);
     }
     // A schema of a string accepts the plain text.
     let words = Value::String(text.trim().to_owned());
@@ -340,12 +350,13 @@ fn read_marker(embed: &ResultEmbed) -> FinalAnswer {
     }
 }
 
-fn action_answer(text: &str) -> Option<Value> {
-    match json_of_text(text)? {
+/// Returns the output in an answer of [`action_schema`].
+fn action_output(value: Value) -> Value {
+    match value {
         Value::Object(mut members) if members.len() == 1 && members.contains_key(ANSWER_TOOL) => {
-            members.shift_remove(ANSWER_TOOL)
+            members.shift_remove(ANSWER_TOOL).unwrap_or_default()
         }
-        other => Some(other),
+        other => other,
     }
 }
 
@@ -360,27 +371,4 @@ pub(crate) fn violation_lines(violations: &[sinew_source::Violation]) -> Vec<Str
         format!("{place}: {}", violation.message)
     };
     violations.iter().take(MAX_TOLD_VIOLATIONS).map(line).collect()
-}
-
-/// Returns the JSON in a text: all of it, else the last fenced block, else the outermost container.
-pub(crate) fn json_of_text(text: &str) -> Option<Value> {
-    let trimmed = text.trim();
-    if let Ok(value) = serde_json::from_str(trimmed) {
-        return Some(value);
-    }
-    let blocks: Vec<&str> = trimmed.split("```").skip(1).step_by(2).collect();
-    for block in blocks.iter().rev().take(MAX_JSON_STARTS) {
-        let body = block.strip_prefix("json").unwrap_or(block);
-        if let Ok(value) = serde_json::from_str(body.trim()) {
-            return Some(value);
-        }
-    }
-    let starts = trimmed.match_indices(['{', '[']).take(MAX_JSON_STARTS);
-    for (at, _) in starts {
-        let mut found = serde_json::Deserializer::from_str(&trimmed[at..]).into_iter::<Value>();
-        if let Some(Ok(value)) = found.next() {
-            return Some(value);
-        }
-    }
-    None
 }

@@ -1,5 +1,7 @@
 //! The fold of a conversation's log.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use sinew_protocol::usage::ModelTotals;
 
@@ -7,6 +9,7 @@ use crate::record::{
     AskStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, FeedbackReason, SessionTurn,
     StartStep, StepBody, StepRecord,
 };
+use crate::thoughts::without_thoughts;
 use crate::turn::{ModelRefusal, ModelTurn, RefusalKind, TokenUsage};
 
 /// Approximate bytes of JSON per token.
@@ -35,7 +38,7 @@ pub struct ConversationState {
     pub summary: Option<(u32, String)>,
     /// Failed model calls since the last turn.
     pub misses: Vec<MissedAsk>,
-    /// Refusals of too long prompts since the last turn.
+    /// Refusals of prompts that are too long, or may be, since the last turn.
     pub overlong_asks: u32,
     /// Last model call, if its result is unknown.
     pub open_ask: Option<AskStep>,
@@ -175,7 +178,9 @@ impl ConversationState {
             StepBody::Miss { alias, refusal, .. } => {
                 self.open_ask = None;
                 self.totals.misses = self.totals.misses.saturating_add(1);
-                self.overlong_asks += u32::from(refusal.kind == RefusalKind::ContextTooLong);
+                let may_be_overlong =
+                    matches!(refusal.kind, RefusalKind::ContextTooLong | RefusalKind::BadRequest);
+                self.overlong_asks += u32::from(may_be_overlong);
                 self.misses.push(MissedAsk { alias: alias.clone(), refusal: refusal.clone() });
             }
             StepBody::Turn { turn, alias, answer, cost } => self.turn(*turn, alias, answer, *cost),
@@ -259,11 +264,16 @@ impl ConversationState {
         self.open_ask = None;
         self.misses.clear();
         self.overlong_asks = 0;
+        let mut answer = answer.clone();
+        // Logs of earlier versions contain the reasoning.
+        if let Cow::Owned(text) = without_thoughts(&answer.text) {
+            answer.text = text;
+        }
         self.exchanges.push(Exchange {
             turn,
             alias: alias.to_owned(),
             calls: vec![CallState::default(); answer.calls.len()],
-            answer: answer.clone(),
+            answer,
             feedback: None,
         });
     }

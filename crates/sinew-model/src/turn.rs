@@ -103,8 +103,13 @@ pub enum RefusalKind {
     Unavailable,
     /// The provider limits the rate of requests (429).
     Limited,
-    /// The key is missing or not accepted, or the request is not valid.
+    /// The quota or the credit of the key is exhausted (402), so that a retry does not help.
+    QuotaExceeded,
+    /// The key is missing or not accepted, or a named part of the request is not valid.
     Denied,
+    /// The provider rejects the request for an unrecognised reason, such as an unknown form of
+    /// "too long".
+    BadRequest,
     /// The prompt does not fit the model's context.
     ContextTooLong,
     /// The provider's filter blocked the prompt or the answer.

@@ -5,6 +5,7 @@ use sinew_protocol::tool::ToolDeclaration;
 
 use super::anthropic_schema;
 use super::assemble::with_own_ids;
+use super::lenient_json::whole_arguments;
 use super::refusals::refusal_of_error;
 use super::{tokens, unfinished};
 use crate::prompt::{AnswerForm, Prompt, PromptMessage};
@@ -139,6 +140,8 @@ fn text_block(text: &str) -> Vec<Value> {
 pub(super) struct MessageCollector {
     blocks: Vec<AnswerBlock>,
     stop: Option<String>,
+    /// Whether the event that ends the stream was received.
+    is_done: bool,
     usage: Map<String, Value>,
     model: String,
 }
@@ -159,13 +162,19 @@ impl MessageCollector {
     ) -> Result<(), ModelRefusal> {
         match event.get("type").and_then(Value::as_str).unwrap_or_default() {
             "error" => return Err(refusal_of_error(event.get("error").unwrap_or(event))),
+            // Proxies send errors without the type.
+            "" if event.get("error").is_some_and(|error| !error.is_null()) => {
+                return Err(refusal_of_error(&event["error"]));
+            }
+            "message_stop" => self.is_done = true,
             "message_start" => {
                 let message = &event["message"];
                 message["model"].as_str().unwrap_or_default().clone_into(&mut self.model);
                 self.usage.extend(message["usage"].as_object().cloned().unwrap_or_default());
             }
             "message_delta" => {
-                if let Some(stop) = event["delta"]["stop_reason"].as_str() {
+                let stop = event["delta"]["stop_reason"].as_str();
+                if let Some(stop) = stop.filter(|stop| !stop.is_empty()) {
                     self.stop = Some(stop.to_owned());
                 }
                 self.usage.extend(event["usage"].as_object().cloned().unwrap_or_default());
@@ -214,23 +223,32 @@ impl MessageCollector {
             "input_json_delta" => block.input.push_str(text("partial_json")),
             "thinking_delta" => append(block, "thinking", text("thinking")),
             "signature_delta" => append(block, "signature", text("signature")),
+            "citations_delta" => match block.block.get_mut("citations") {
+                Some(Value::Array(citations)) => citations.push(delta["citation"].clone()),
+                _ => {
+                    block.block.insert("citations".to_owned(), json!([delta["citation"]]));
+                }
+            },
             _ => {}
         }
     }
 
     pub(super) fn end(self) -> Result<ModelTurn, ModelRefusal> {
-        let stop = self.stop.ok_or_else(unfinished)?;
+        // Some servers send no reason why the model stopped.
+        let is_whole = self.is_done && !self.blocks.is_empty();
+        let stop = self.stop.or_else(|| is_whole.then(|| "end_turn".to_owned())).ok_or_else(unfinished)?;
         let mut blocks = Vec::new();
         let mut written = Vec::new();
         for part in self.blocks {
             let mut block = part.block;
+            let input = whole_arguments(part.input);
+            // Keep an input that is not an object for the call only, because the API rejects it.
+            if !input.trim().is_empty() {
+                let input = serde_json::from_str(&input).ok().filter(Value::is_object);
+                block.insert("input".to_owned(), input.unwrap_or_else(|| json!({})));
+            }
             if block.get("type").is_some_and(|kind| kind == "tool_use") {
-                // Keep an input that is not an object for the call only, because the API rejects it.
-                if !part.input.trim().is_empty() {
-                    let input = serde_json::from_str(&part.input).ok().filter(Value::is_object);
-                    block.insert("input".to_owned(), input.unwrap_or_else(|| json!({})));
-                }
-                written.push(part.input);
+                written.push(input);
             }
             blocks.push(Value::Object(block));
         }
@@ -240,13 +258,13 @@ impl MessageCollector {
 
 /// Decodes an answer that is not streamed.
 pub(super) fn read_whole(document: &Value) -> Result<ModelTurn, ModelRefusal> {
-    if document["type"] == "error" {
-        return Err(refusal_of_error(document.get("error").unwrap_or(document)));
+    let error = document.get("error").filter(|error| !error.is_null());
+    if document["type"] == "error" || error.is_some() {
+        return Err(refusal_of_error(error.unwrap_or(document)));
     }
     let content = document.get("content").and_then(Value::as_array);
     let content = content.ok_or_else(|| ModelRefusal::unreadable("it has no content"))?;
-    let stop =
-        document["stop_reason"].as_str().ok_or_else(|| ModelRefusal::unreadable("it has no stop_reason"))?;
+    let stop = document["stop_reason"].as_str().unwrap_or("end_turn");
     let model = document["model"].as_str().unwrap_or_default().to_owned();
     turn(content.iter().take(MAX_BLOCKS).cloned().collect(), &[], stop, usage_of(&document["usage"]), model)
 }

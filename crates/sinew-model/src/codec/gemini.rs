@@ -78,7 +78,10 @@ pub(super) fn body(prompt: &Prompt, model: &ModelSpec) -> Value {
 fn contents(messages: &[PromptMessage]) -> Vec<Value> {
     let mut contents: Vec<Value> = Vec::new();
     for message in messages {
-        let (role, parts) = parts(message);
+        let (role, mut parts) = parts(message);
+        if matches!(message, PromptMessage::Results { .. }) {
+            remove_own_ids(contents.last(), &mut parts);
+        }
         if parts.is_empty() {
             continue;
         }
@@ -92,6 +95,17 @@ fn contents(messages: &[PromptMessage]) -> Vec<Value> {
         }
     }
     contents
+}
+
+/// Removes ids of results that the provider did not assign: servers without ids reject them.
+fn remove_own_ids(calls: Option<&Value>, results: &mut [Value]) {
+    let parts = calls.and_then(|calls| calls["parts"].as_array()).into_iter().flatten();
+    let ids: Vec<&Value> = parts.filter_map(|part| part.get("functionCall")?.get("id")).collect();
+    for result in results.iter_mut().filter_map(|result| result["functionResponse"].as_object_mut()) {
+        if !result.get("id").is_some_and(|id| ids.contains(&id)) {
+            result.shift_remove("id");
+        }
+    }
 }
 
 fn parts(message: &PromptMessage) -> (&'static str, Vec<Value>) {
@@ -139,7 +153,8 @@ impl ContentCollector {
         if let Some(error) = event.get("error").filter(|error| !error.is_null()) {
             return Err(refusal_of_error(error));
         }
-        if let Some(reason) = event["promptFeedback"]["blockReason"].as_str() {
+        let blocked = event["promptFeedback"]["blockReason"].as_str();
+        if let Some(reason) = blocked.filter(|reason| *reason != "BLOCK_REASON_UNSPECIFIED") {
             let text =
                 format!("the provider's filter stopped the prompt ({})", crate::text::shortened(reason, 60));
             return Err(ModelRefusal::new(RefusalKind::Filtered, text));
@@ -151,7 +166,8 @@ impl ContentCollector {
             self.usage = usage_of(&event["usageMetadata"]);
         }
         let candidate = &event["candidates"][0];
-        if let Some(reason) = candidate["finishReason"].as_str() {
+        let reason = candidate["finishReason"].as_str();
+        if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
             self.finish = Some(reason.to_owned());
         }
         for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
@@ -216,6 +232,10 @@ pub(super) fn read_whole(document: &Value) -> Result<ModelTurn, ModelRefusal> {
     for piece in pieces {
         collector.take_event(piece, &mut Vec::new())?;
     }
+    // A whole document is complete, also without the reason why the model stopped.
+    if !collector.parts.is_empty() {
+        collector.finish.get_or_insert_with(|| "STOP".to_owned());
+    }
     collector.end()
 }
 
@@ -223,9 +243,13 @@ fn finish_of(reason: &str) -> Result<FinishReason, ModelRefusal> {
     match reason {
         "STOP" => Ok(FinishReason::Stop),
         "MAX_TOKENS" => Ok(FinishReason::Length),
-        "MALFORMED_FUNCTION_CALL" | "OTHER" | "FINISH_REASON_UNSPECIFIED" | "UNEXPECTED_TOOL_CALL" => {
-            Err(ModelRefusal::unreadable(format!("the model stopped with {reason}")))
-        }
+        "MALFORMED_FUNCTION_CALL"
+        | "MALFORMED_RESPONSE"
+        | "MISSING_THOUGHT_SIGNATURE"
+        | "OTHER"
+        | "FINISH_REASON_UNSPECIFIED"
+        | "TOO_MANY_TOOL_CALLS"
+        | "UNEXPECTED_TOOL_CALL" => Err(ModelRefusal::unreadable(format!("the model stopped with {reason}"))),
         reason => {
             let reason = crate::text::shortened(reason, 60);
             Err(ModelRefusal::new(

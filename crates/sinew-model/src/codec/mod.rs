@@ -6,18 +6,23 @@
 mod anthropic;
 pub(crate) mod anthropic_schema;
 mod assemble;
+mod error_text;
 mod gemini;
+mod lenient_json;
 mod openai;
 mod refusals;
+mod server_quirks;
 
 use serde_json::Value;
 use sinew_protocol::event_stream::EventReader;
 
 use crate::prompt::Prompt;
 use crate::spec::{ModelSpec, Provider};
+use crate::thoughts::ThoughtFilter;
 use crate::turn::{ModelRefusal, ModelTurn, TurnDelta};
 
 pub use refusals::refusal_of_status;
+pub use server_quirks::ServerQuirks;
 
 /// Data of the event that ends a stream of OpenAI.
 const END_OF_STREAM: &[u8] = b"[DONE]";
@@ -55,8 +60,8 @@ pub const fn key_header(provider: Provider) -> (&'static str, &'static str) {
     }
 }
 
-/// Encodes a prompt for the provider of a model.
-pub fn encode_request(prompt: &Prompt, model: &ModelSpec) -> ModelRequest {
+/// Encodes a prompt for a model, whose server has these quirks.
+pub fn encode_request(prompt: &Prompt, model: &ModelSpec, quirks: &ServerQuirks) -> ModelRequest {
     let (path, headers, mut body): (String, &'static [_], Value) = match model.provider {
         Provider::OpenAi | Provider::Script => {
             ("/chat/completions".to_owned(), &[], openai::body(prompt, model))
@@ -68,6 +73,7 @@ pub fn encode_request(prompt: &Prompt, model: &ModelSpec) -> ModelRequest {
         ),
         Provider::Gemini => (gemini::path(model), &[], gemini::body(prompt, model)),
     };
+    quirks.apply(model.provider, &mut body);
     if let Some(members) = body.as_object_mut() {
         for (key, value) in &model.extra {
             merge_member(members, key, value);
@@ -100,6 +106,11 @@ pub struct AnswerReader {
     begun: bool,
     bytes: usize,
     broken: Option<ModelRefusal>,
+    thoughts: ThoughtFilter,
+    /// Whether the answer has halves of characters.
+    is_marked: bool,
+    /// Half of a character at the end of the text so far.
+    open_half: Option<char>,
 }
 
 #[derive(Debug)]
@@ -124,10 +135,13 @@ impl AnswerReader {
             begun: false,
             bytes: 0,
             broken: None,
+            thoughts: ThoughtFilter::default(),
+            is_marked: false,
+            open_half: None,
         }
     }
 
-    /// Decodes the next bytes. Returns the completed parts of the answer.
+    /// Decodes the next bytes. Returns the completed parts of the answer, without reasoning.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Vec<TurnDelta> {
         self.bytes = self.bytes.saturating_add(bytes.len());
         if self.bytes > MAX_ANSWER_BYTES {
@@ -142,8 +156,8 @@ impl AnswerReader {
             bytes = bytes.trim_ascii_start();
             let Some(first) = bytes.first() else { return Vec::new() };
             self.begun = true;
-            // An answer without streaming is one JSON document.
-            if matches!(first, b'{' | b'[') {
+            // An answer without streaming is one JSON document, and a proxy may answer with a page.
+            if matches!(first, b'{' | b'[' | b'<') {
                 self.whole = Some(Vec::new());
             }
         }
@@ -151,29 +165,62 @@ impl AnswerReader {
             whole.extend_from_slice(bytes);
             return Vec::new();
         }
-        let mut deltas = Vec::new();
-        let events = match self.events.push(bytes) {
-            Ok(events) => events,
+        match self.events.push(bytes) {
+            Ok(events) => self.take_events(events),
             Err(error) => {
                 self.broken = Some(ModelRefusal::unreadable(error.to_string()));
-                return deltas;
+                Vec::new()
             }
-        };
+        }
+    }
+
+    /// Ends the stream. Returns its remaining parts; a call of [`end`](Self::end) follows.
+    pub fn close(&mut self) -> Vec<TurnDelta> {
+        // The last event may have no empty line after it.
+        let rest = self.events.push(b"\n\n").unwrap_or_default();
+        let mut deltas = if self.broken.is_none() { self.take_events(rest) } else { Vec::new() };
+        deltas.extend(Some(self.thoughts.end()).filter(|text| !text.is_empty()).map(TurnDelta::Text));
+        deltas
+    }
+
+    fn take_events(&mut self, events: Vec<Vec<u8>>) -> Vec<TurnDelta> {
+        let mut deltas = Vec::new();
         for data in events {
-            if data.trim_ascii() == END_OF_STREAM {
-                continue;
+            let data = data.trim_ascii();
+            match data {
+                // Servers send events without data to keep the connection open.
+                b"" => continue,
+                END_OF_STREAM => {
+                    if let Collector::OpenAi(collector) = &mut self.collector {
+                        collector.take_end();
+                    }
+                    continue;
+                }
+                _ => {}
             }
-            match serde_json::from_slice::<Value>(&data) {
+            match lenient_json::parse(data, &mut self.is_marked) {
                 Ok(event) => self.take(&event, &mut deltas),
                 Err(error) => {
-                    self.broken = Some(ModelRefusal::unreadable(format!("an event is not JSON: {error}")));
+                    let text = format!("an event is not JSON ({error})");
+                    self.broken = Some(refusals::refusal_of_text(data, &text));
                 }
             }
             if self.broken.is_some() {
                 break;
             }
         }
-        deltas
+        deltas.into_iter().filter_map(|delta| self.shown(delta)).collect()
+    }
+
+    /// Returns a delta without reasoning and with whole characters; `None` if nothing remains.
+    fn shown(&mut self, delta: TurnDelta) -> Option<TurnDelta> {
+        let TurnDelta::Text(mut text) = delta else { return Some(delta) };
+        if self.is_marked {
+            text.insert_str(0, &self.open_half.take().map(String::from).unwrap_or_default());
+            self.open_half = lenient_json::split_open_half(&mut text);
+            text = lenient_json::joined(&text);
+        }
+        Some(self.thoughts.add(&text)).filter(|text| !text.is_empty()).map(TurnDelta::Text)
     }
 
     fn take(&mut self, event: &Value, deltas: &mut Vec<TurnDelta>) {
@@ -194,34 +241,40 @@ impl AnswerReader {
 
     /// Returns the turn after all bytes were fed.
     pub fn end(mut self) -> Result<ModelTurn, ModelRefusal> {
+        self.close();
         if let Some(refusal) = self.broken {
             return Err(refusal);
         }
-        if let Some(whole) = self.whole {
-            let document = serde_json::from_slice::<Value>(&whole).map_err(ModelRefusal::unreadable)?;
-            return match self.collector {
-                Collector::OpenAi(_) => openai::read_whole(&document),
-                Collector::Anthropic(_) => anthropic::read_whole(&document),
-                Collector::Gemini(_) => gemini::read_whole(&document),
-            };
-        }
-        // The last event may have no empty line after it.
-        let rest = self.events.push(b"\n\n").unwrap_or_default();
-        for data in rest.iter().filter(|data| data.trim_ascii() != END_OF_STREAM) {
-            match serde_json::from_slice::<Value>(data) {
-                Ok(event) => self.take(&event, &mut Vec::new()),
-                Err(_) => return Err(ModelRefusal::unreadable("the stream ends within an event")),
+        let turn = match self.whole {
+            Some(whole) => {
+                let document = lenient_json::parse(&whole, &mut self.is_marked)
+                    .map_err(|error| refusals::refusal_of_text(&whole, &error.to_string()))?;
+                match self.collector {
+                    Collector::OpenAi(_) => openai::read_whole(&document),
+                    Collector::Anthropic(_) => anthropic::read_whole(&document),
+                    Collector::Gemini(_) => gemini::read_whole(&document),
+                }
             }
-        }
-        if let Some(refusal) = self.broken {
-            return Err(refusal);
-        }
-        match self.collector {
-            Collector::OpenAi(collector) => collector.end(),
-            Collector::Anthropic(collector) => collector.end(),
-            Collector::Gemini(collector) => collector.end(),
+            None => match self.collector {
+                Collector::OpenAi(collector) => collector.end(),
+                Collector::Anthropic(collector) => collector.end(),
+                Collector::Gemini(collector) => collector.end(),
+            },
+        }?;
+        Ok(if self.is_marked { with_whole_characters(turn) } else { turn })
+    }
+}
+
+/// Joins the halves of characters in a turn.
+fn with_whole_characters(mut turn: ModelTurn) -> ModelTurn {
+    turn.verbatim = lenient_json::value_joined(turn.verbatim);
+    turn.text = lenient_json::joined(&turn.text);
+    for call in &mut turn.calls {
+        for text in [&mut call.id, &mut call.tool, &mut call.arguments] {
+            *text = lenient_json::joined(text);
         }
     }
+    turn
 }
 
 /// Returns the refusal for a stream that ended before its answer.

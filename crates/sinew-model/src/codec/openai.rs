@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 use sinew_protocol::tool::ToolDeclaration;
 
-use super::assemble::{CallAssembler, with_own_ids};
+use super::assemble::{CallAssembler, call_value, merge_foreign, with_own_ids};
+use super::lenient_json::whole_arguments;
 use super::refusals::refusal_of_error;
 use super::{tokens, unfinished};
 use crate::prompt::{AnswerForm, Prompt, PromptMessage};
@@ -12,6 +13,16 @@ use crate::turn::{FinishReason, ModelRefusal, ModelTurn, RefusalKind, RequestedC
 
 /// Maximum number of unknown members of a message, which are sent back unchanged.
 const MAX_FOREIGN_MEMBERS: usize = 32;
+
+/// Names of the limit of output tokens: the first one, and that of reasoning models of OpenAI. A server
+/// that rejects the first guess gets the other one.
+const LIMIT_NAMES: [&str; 2] = ["max_tokens", "max_completion_tokens"];
+
+/// Returns whether a name is that of a reasoning model of OpenAI, which also other hosts serve.
+fn is_reasoning_model(name: &str) -> bool {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    ["gpt-5", "o1", "o3", "o4"].iter().any(|prefix| name.starts_with(prefix))
+}
 
 /// Encodes the body of a request.
 pub(super) fn body(prompt: &Prompt, model: &ModelSpec) -> Value {
@@ -43,8 +54,10 @@ pub(super) fn body(prompt: &Prompt, model: &ModelSpec) -> Value {
             body.insert("response_format".to_owned(), response_format(schema));
         }
     }
-    let limit = if model.is_original { "max_completion_tokens" } else { "max_tokens" };
-    body.insert(limit.to_owned(), prompt.max_output.into());
+    if !LIMIT_NAMES.iter().any(|name| model.extra.contains_key(*name)) {
+        let name = LIMIT_NAMES[usize::from(model.is_original || is_reasoning_model(&model.model))];
+        body.insert(name.to_owned(), prompt.max_output.into());
+    }
     if let Some(temperature) = model.temperature {
         body.insert("temperature".to_owned(), temperature.into());
     }
@@ -103,11 +116,6 @@ fn assistant(text: &str, calls: &[RequestedCall]) -> Value {
     message
 }
 
-fn call_value(call: &RequestedCall) -> Value {
-    let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-    json!({"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments}})
-}
-
 /// Collects a streamed answer.
 #[derive(Debug, Default)]
 pub(super) struct ChatCollector {
@@ -117,17 +125,28 @@ pub(super) struct ChatCollector {
     /// Unknown members of the message, such as reasoning.
     foreign: Map<String, Value>,
     finish: Option<String>,
+    /// Whether the event that ends the stream was received.
+    is_done: bool,
     usage: TokenUsage,
     model: String,
 }
 
 impl ChatCollector {
+    /// Ends the answer. Some servers send no reason why the model stopped.
+    pub(super) fn take_end(&mut self) {
+        self.is_done = true;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.refusal.is_empty() && self.calls.is_empty() && self.foreign.is_empty()
+    }
+
     pub(super) fn take_event(
         &mut self,
         event: &Value,
         deltas: &mut Vec<TurnDelta>,
     ) -> Result<(), ModelRefusal> {
-        if let Some(error) = event.get("error").filter(|error| !error.is_null()) {
+        if let Some(error) = error_of(event) {
             return Err(refusal_of_error(error));
         }
         if let Some(model) = event.get("model").and_then(Value::as_str).filter(|_| self.model.is_empty()) {
@@ -137,10 +156,14 @@ impl ChatCollector {
             self.usage = usage_of(usage);
         }
         let Some(choice) = event.get("choices").and_then(|choices| choices.get(0)) else { return Ok(()) };
-        if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
+        let reason = choice.get("finish_reason").and_then(Value::as_str);
+        if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
             self.finish = Some(reason.to_owned());
         }
-        let Some(delta) = choice.get("delta").and_then(Value::as_object) else { return Ok(()) };
+        // A server that only imitates a stream sends the whole message.
+        let whole = choice.get("message").filter(|_| self.is_empty());
+        let delta = choice.get("delta").filter(|delta| !delta.is_null()).or(whole);
+        let Some(delta) = delta.and_then(Value::as_object) else { return Ok(()) };
         for (key, value) in delta {
             match key.as_str() {
                 "role" | "function_call" => {}
@@ -154,46 +177,28 @@ impl ChatCollector {
                 "refusal" => self.refusal.push_str(value.as_str().unwrap_or_default()),
                 "tool_calls" => {
                     for piece in value.as_array().into_iter().flatten() {
-                        deltas.extend(self.take_call(piece).map(TurnDelta::Call));
+                        deltas.extend(self.calls.add(piece).map(TurnDelta::Call));
                     }
                 }
-                _ => self.take_foreign(key, value),
+                _ => merge_foreign(&mut self.foreign, key, value, MAX_FOREIGN_MEMBERS),
             }
         }
         Ok(())
     }
 
-    fn take_call(&mut self, piece: &Value) -> Option<String> {
-        let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
-        let function = piece.get("function");
-        let part = |key: &str| function.and_then(|function| function.get(key));
-        let arguments = part("arguments").unwrap_or(&Value::Null);
-        let index = piece.get("index").and_then(Value::as_u64);
-        self.calls.add(index, &text(piece.get("id")), &text(part("name")), arguments)
-    }
-
-    /// Adds an unknown member. Concatenates texts and lists; otherwise, the last value wins.
-    fn take_foreign(&mut self, key: &str, value: &Value) {
-        if value.is_null() || (self.foreign.len() >= MAX_FOREIGN_MEMBERS && !self.foreign.contains_key(key)) {
-            return;
-        }
-        match (self.foreign.get_mut(key), value) {
-            (Some(Value::String(text)), Value::String(more)) => text.push_str(more),
-            (Some(Value::Array(items)), Value::Array(more)) => items.extend(more.iter().cloned()),
-            _ => {
-                self.foreign.insert(key.to_owned(), value.clone());
-            }
-        }
-    }
-
     pub(super) fn end(self) -> Result<ModelTurn, ModelRefusal> {
-        let finish = finish_of(self.finish.as_deref().ok_or_else(unfinished)?)?;
+        let is_whole = self.is_done && !self.is_empty();
+        let finish = self.finish.as_deref().or_else(|| is_whole.then_some("stop"));
+        let finish = finish_of(finish.ok_or_else(unfinished)?)?;
         if !self.refusal.is_empty() && self.text.is_empty() {
             return Err(refused(&self.refusal));
         }
-        let calls = self.calls.end();
+        let (calls, encoded) = self.calls.end();
         let mut verbatim = assistant(&self.text, &calls);
         if let Some(members) = verbatim.as_object_mut() {
+            if !encoded.is_empty() {
+                members.insert("tool_calls".to_owned(), encoded.into());
+            }
             members.extend(self.foreign);
         }
         Ok(ModelTurn { verbatim, text: self.text, calls, finish, usage: self.usage, model: self.model })
@@ -202,22 +207,21 @@ impl ChatCollector {
 
 /// Decodes an answer that is not streamed.
 pub(super) fn read_whole(document: &Value) -> Result<ModelTurn, ModelRefusal> {
-    if let Some(error) = document.get("error").filter(|error| !error.is_null()) {
+    if let Some(error) = error_of(document) {
         return Err(refusal_of_error(error));
     }
     let choice = document.get("choices").and_then(|choices| choices.get(0));
     let choice = choice.ok_or_else(|| ModelRefusal::unreadable("it has no choices"))?;
     let message = choice.get("message").filter(|message| message.is_object());
     let message = message.ok_or_else(|| ModelRefusal::unreadable("it has no message"))?;
-    let finish = finish_of(choice.get("finish_reason").and_then(Value::as_str).unwrap_or("stop"))?;
+    let finish = finish_of(choice.get("finish_reason").and_then(Value::as_str).unwrap_or_default())?;
     let text = message.get("content").map(text_of).unwrap_or_default();
     let refusal = message.get("refusal").and_then(Value::as_str).unwrap_or_default();
     if !refusal.is_empty() && text.is_empty() {
         return Err(refused(refusal));
     }
     let pieces = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
-    let given: Vec<RequestedCall> = pieces.map(call_of).collect();
-    let calls = with_own_ids(given.clone());
+    let calls = with_own_ids(pieces.map(call_of).collect());
     let mut verbatim = message.clone();
     if let Some(members) = verbatim.as_object_mut() {
         // Requests with these members of answers are rejected.
@@ -227,13 +231,25 @@ pub(super) fn read_whole(document: &Value) -> Result<ModelTurn, ModelRefusal> {
             }
         }
         members.insert("role".to_owned(), "assistant".into());
-        if calls != given || calls.iter().any(|call| call.arguments.trim().is_empty()) {
-            members.insert("tool_calls".to_owned(), calls.iter().map(call_value).collect());
+        let pieces = members.get_mut("tool_calls").and_then(Value::as_array_mut);
+        for (piece, call) in pieces.into_iter().flatten().zip(&calls).filter(|(piece, _)| piece.is_object()) {
+            repair_call(piece, call);
         }
     }
     let usage = document.get("usage").map(usage_of).unwrap_or_default();
     let model = document.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
     Ok(ModelTurn { verbatim, text, calls, finish, usage, model })
+}
+
+/// Sets the members of a call that servers require in requests. Keeps its unknown members.
+fn repair_call(piece: &mut Value, call: &RequestedCall) {
+    let Value::Object(encoded) = call_value(call) else { return };
+    for (key, value) in encoded {
+        match (piece.get_mut(&key), value) {
+            (Some(Value::Object(function)), Value::Object(inner)) => function.extend(inner),
+            (_, value) => piece[key.as_str()] = value,
+        }
+    }
 }
 
 fn call_of(piece: &Value) -> RequestedCall {
@@ -243,10 +259,22 @@ fn call_of(piece: &Value) -> RequestedCall {
         id: text(piece.get("id")),
         tool: text(function.get("name")),
         arguments: match function.get("arguments") {
-            Some(Value::String(arguments)) => arguments.clone(),
+            Some(Value::String(arguments)) => whole_arguments(arguments.clone()),
             None | Some(Value::Null) => String::new(),
             Some(other) => other.to_string(),
         },
+    }
+}
+
+/// Returns the error in an event or a document. Some servers send it without the member `error`.
+fn error_of(event: &Value) -> Option<&Value> {
+    let error = event.get("error").filter(|error| !error.is_null() && **error != false);
+    let is_bare = event.get("choices").is_none_or(Value::is_null)
+        && (event["object"] == "error" || event["message"].is_string() || event.get("detail").is_some());
+    match error {
+        Some(Value::Bool(_)) => Some(event),
+        Some(error) => Some(error),
+        None => is_bare.then_some(event),
     }
 }
 

@@ -41,7 +41,7 @@ impl ConversationSpec {
         let last_word = self.budget.last_word && (is_last || no_calls_left);
         let (model, wait_ms) = match self.choose(state) {
             ModelChoice::Ask { model, wait_ms } => (model, wait_ms),
-            ModelChoice::Compact => return self.compact(state, true).unwrap_or_else(|| fail_too_long(state)),
+            ModelChoice::Compact => return self.compact(state, true).unwrap_or_else(|| fail_refused(state)),
             ModelChoice::Fail(fault) => return fail(fault),
         };
         let prompt = compose::prompt(self, state, &self.models[model], last_word);
@@ -100,13 +100,12 @@ impl ConversationSpec {
             let Some(miss) = missed.last() else { return ModelChoice::Ask { model: number, wait_ms: 0 } };
             let refusal = &miss.refusal;
             match refusal.kind {
-                RefusalKind::Denied => {
-                    let fault = Fault::error(code::MODEL_ACCESS_DENIED.as_str(), refusal.message.clone());
-                    return ModelChoice::Fail(fault.with_retryable(false));
-                }
-                RefusalKind::ContextTooLong => {
+                RefusalKind::Denied => return ModelChoice::Fail(refusal_fault(refusal)),
+                // Servers report an overlong prompt in many ways, so an unrecognised rejection of a prompt
+                // that can be shortened may be one of them.
+                RefusalKind::ContextTooLong | RefusalKind::BadRequest => {
                     return if state.overlong_asks > 1 {
-                        ModelChoice::Fail(too_long_fault(refusal))
+                        ModelChoice::Fail(refusal_fault(refusal))
                     } else {
                         ModelChoice::Compact
                     };
@@ -118,7 +117,7 @@ impl ConversationSpec {
                         return ModelChoice::Ask { model: number, wait_ms };
                     }
                 }
-                RefusalKind::Filtered | RefusalKind::Refused => {}
+                RefusalKind::QuotaExceeded | RefusalKind::Filtered | RefusalKind::Refused => {}
             }
             last = Some(refusal);
             if !falls_back(self.fallback, refusal.kind) {
@@ -147,32 +146,35 @@ impl ConversationSpec {
 fn falls_back(rule: FallbackRule, kind: RefusalKind) -> bool {
     match kind {
         RefusalKind::Unavailable => rule.unavailable,
-        RefusalKind::Limited => rule.limited,
+        RefusalKind::Limited | RefusalKind::QuotaExceeded => rule.limited,
         RefusalKind::Filtered => rule.filtered,
         RefusalKind::Refused => rule.refused,
-        RefusalKind::Denied | RefusalKind::ContextTooLong => false,
+        RefusalKind::Denied | RefusalKind::BadRequest | RefusalKind::ContextTooLong => false,
     }
 }
 
-fn fail_too_long(state: &ConversationState) -> NextStep {
+/// Returns the step that ends a conversation whose refused prompt cannot be shortened.
+fn fail_refused(state: &ConversationState) -> NextStep {
     let refusal = state.misses.last().map(|miss| miss.refusal.clone());
     let none = || {
         ModelRefusal::new(RefusalKind::ContextTooLong, "the conversation does not fit the model's context")
     };
-    fail(too_long_fault(&refusal.unwrap_or_else(none)))
-}
-
-fn too_long_fault(refusal: &ModelRefusal) -> Fault {
-    Fault::failure(code::MODEL_CONTEXT_TOO_LONG.as_str(), refusal.message.clone()).with_retryable(false)
+    fail(refusal_fault(&refusal.unwrap_or_else(none)))
 }
 
 fn refusal_fault(refusal: &ModelRefusal) -> Fault {
     let message = refusal.message.clone();
     match refusal.kind {
+        RefusalKind::Denied | RefusalKind::BadRequest | RefusalKind::QuotaExceeded => {
+            Fault::error(code::MODEL_ACCESS_DENIED.as_str(), message).with_retryable(false)
+        }
+        RefusalKind::ContextTooLong => {
+            Fault::failure(code::MODEL_CONTEXT_TOO_LONG.as_str(), message).with_retryable(false)
+        }
         RefusalKind::Filtered | RefusalKind::Refused => {
             Fault::failure(code::MODEL_REFUSED.as_str(), message).with_retryable(false)
         }
-        _ => {
+        RefusalKind::Unavailable | RefusalKind::Limited => {
             let fault = Fault::error(code::MODEL_UNAVAILABLE.as_str(), message);
             match refusal.retry_after_ms {
                 Some(wait) => fault.with_retry_after_ms(wait),

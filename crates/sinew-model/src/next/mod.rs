@@ -4,6 +4,8 @@ mod answers;
 mod asks;
 mod calls;
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use sinew_protocol::{Fault, code};
 
@@ -12,6 +14,7 @@ use crate::prompt::{Prompt, PromptMeasure};
 use crate::record::{CallPosition, ConversationEnd, StepBody};
 use crate::spec::{ConversationSpec, EffectClass, UnknownRule};
 use crate::state::{ConversationState, Exchange};
+use crate::thoughts::without_thoughts;
 use crate::turn::{FinishReason, ModelTurn};
 
 /// Maximum invalid calls of a conversation.
@@ -131,9 +134,13 @@ impl ConversationSpec {
         self.ask(state)
     }
 
-    /// Builds the log record of an answer: parses calls from its text, and adds the price.
-    pub fn turn_record(&self, ask: &ModelAsk, answer: ModelTurn) -> StepBody {
+    /// Builds the log record of an answer: removes reasoning from its text, parses calls from it, and
+    /// adds the price.
+    pub fn turn_record(&self, ask: &ModelAsk, mut answer: ModelTurn) -> StepBody {
         let model = &self.models[ask.model];
+        if let Cow::Owned(text) = without_thoughts(&answer.text) {
+            answer.text = text;
+        }
         let cost = model.price.map(|price| price.of(answer.usage));
         if let Some(before) = ask.summary_before {
             return StepBody::Compact(crate::record::CompactStep {

@@ -176,19 +176,40 @@ fn schemas_that_are_not_of_objects_are_wrapped() {
 }
 
 #[test]
-fn json_is_found_in_words() {
+fn the_last_fitting_value_without_reasoning_is_the_output() {
+    let right = r#"{"level":"high"}"#;
     for (text, expected) in [
-        ("{\"a\": 1}", Some(json!({"a": 1}))),
-        ("Here it is: {\"a\": {\"b\": [1]}} – done", Some(json!({"a": {"b": [1]}}))),
-        ("draft ```json\n{\"a\": 1}\n``` and\n```json\n{\"a\": 2}\n```", Some(json!({"a": 2}))),
-        ("```\n[1, 2]\n```", Some(json!([1, 2]))),
-        ("a {broken and {\"a\": 1}", Some(json!({"a": 1}))),
-        ("{\"a\": ", None),
-        ("no JSON here", None),
-        ("", None),
+        ("<think>\nmaybe {\"level\": \"low\"}\n</think>\n\n{\"level\": \"high\"}", right),
+        ("maybe {\"level\": \"low\"} ...\n</think>\n{\"level\": \"high\"}", right),
+        ("I considered {\"level\": \"low\"} at first, but:\n{\"level\": \"high\"}", right),
+        ("{\"level\": \"high\"}\nIt does not depend on {\"size\": 3} or [].", right),
+        ("```json\n{\"level\": \"low\"}\n```\nBetter:\n```json\n{\"level\": \"high\"}\n```", right),
     ] {
-        assert_eq!(crate::output::json_of_text(text), expected, "{text}");
+        for mode in [OutputMode::Text, OutputMode::Native] {
+            let mut spec = with_schema(spec(), &level());
+            spec.output.mode = mode;
+            assert_eq!(told(&play(&spec, &json!([{"text": text}]))), expected, "{mode:?} {text}");
+        }
     }
-    let deep = "[".repeat(100_000);
-    assert_eq!(crate::output::json_of_text(&deep), None);
+    // Reasoning without an answer is repaired; text without a schema has no reasoning either.
+    let mut spec = with_schema(spec(), &level());
+    spec.output.mode = OutputMode::Text;
+    let thought = json!({"text": "<think>{\"level\": \"low\"}"});
+    assert_eq!(told(&play(&spec, &json!([thought, {"text": right}]))), right);
+    let free = super::fixture::spec();
+    let answer = json!({"text": "<think>\nsecret plan\n</think>\n\nHello."});
+    let played = play(&free, &json!([answer]));
+    assert_eq!(told(&played), r#"{"text":"Hello."}"#);
+    assert_eq!(played.state.exchanges[0].answer.text, "Hello.");
+}
+
+#[test]
+fn calls_of_a_model_without_tools_follow_its_drafts() {
+    let mut spec = spec();
+    spec.models[0].abilities.tools = ToolAbility::Schema;
+    let call = r#"{"tool": "look", "arguments": {"id": "2"}}"#;
+    let text = format!("First {{\"tool\": \"look\", \"arguments\": {{\"id\": \"1\"}}}}? No: {call}");
+    let played = play(&spec, &json!([{"text": text}, {"text": "{\"answer\": \"done\"}"}]));
+    assert_eq!((told(&played).as_str(), played.calls()), (r#"{"text":"done"}"#, vec!["look"]));
+    assert!(played.state.exchanges[0].answer.calls[0].arguments.contains("\"2\""));
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use sinew_source::Schema;
 
 use super::fixture::{model, script, spec, with_schema};
-use crate::codec::{AnswerReader, encode_request};
+use crate::codec::{AnswerReader, ServerQuirks, encode_request};
 use crate::rehearsal::rehearse;
 use crate::{ConversationState, ModelSpec, NextStep, OutputMode, Provider, SchemaAbility, StepBody};
 
@@ -67,14 +67,17 @@ fn requests(provider: Provider, change: impl Fn(&mut ModelSpec)) -> Vec<Value> {
         for end in 1..=played.log.len() {
             let state = ConversationState::fold(&played.log[..end]);
             if let NextStep::AskModel(ask) = spec.next(&state, state.begun_at.unwrap_or(0), &|_, _| false) {
-                let request = encode_request(&ask.prompt, &spec.models[0]);
-                assert_eq!(request, encode_request(&ask.prompt, &spec.models[0]));
+                let request = encode_request(&ask.prompt, &spec.models[0], &ServerQuirks::default());
+                assert_eq!(request, encode_request(&ask.prompt, &spec.models[0], &ServerQuirks::default()));
                 all.push(serde_json::from_slice(&request.body).unwrap());
             }
         }
         let state = ConversationState::fold(&played.log[..played.log.len() - 1]);
         let summary = crate::compose::summary_prompt(&spec, &state, &spec.models[0], 2);
-        all.push(serde_json::from_slice(&encode_request(&summary, &spec.models[0]).body).unwrap());
+        all.push(
+            serde_json::from_slice(&encode_request(&summary, &spec.models[0], &ServerQuirks::default()).body)
+                .unwrap(),
+        );
     }
     assert!(all.len() > 20, "{}", all.len());
     all
@@ -148,7 +151,10 @@ fn anthropic_gets_the_schemas_that_it_enforces_and_a_tool_for_others() {
         let mut spec = with_schema(spec(), &schema);
         spec.models = vec![ModelSpec { provider: Provider::Anthropic, ..model("main") }];
         let prompt = crate::compose::prompt(&spec, &ConversationState::default(), &spec.models[0], false);
-        serde_json::from_slice::<Value>(&encode_request(&prompt, &spec.models[0]).body).unwrap()
+        serde_json::from_slice::<Value>(
+            &encode_request(&prompt, &spec.models[0], &ServerQuirks::default()).body,
+        )
+        .unwrap()
     };
     let has_answer = |body: &Value| {
         body["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == crate::ANSWER_TOOL)
@@ -236,7 +242,8 @@ fn extra_settings_are_merged_into_the_body() {
     let extra = json!({"max_completion_tokens": 9, "stream_options": {"more": true}, "top_k": 3});
     model.extra = extra.as_object().cloned().unwrap_or_else(Map::new);
     let prompt = crate::compose::prompt(&spec(), &ConversationState::default(), &model, false);
-    let body: Value = serde_json::from_slice(&encode_request(&prompt, &model).body).unwrap();
+    let body: Value =
+        serde_json::from_slice(&encode_request(&prompt, &model, &ServerQuirks::default()).body).unwrap();
     assert_eq!(body["max_completion_tokens"], 9);
     assert_eq!(body["stream_options"], json!({"include_usage": true, "more": true}));
     assert_eq!(body["top_k"], 3);
