@@ -217,7 +217,12 @@ impl Agent {
             // Boxed, so that each waiting call allocates only the memory of its own kind.
             AgentRunner::Script(script) => Box::pin(script.run(call, &limits)).await,
             AgentRunner::Command(command) => Box::pin(command.run(call, &limits, &self.around)).await,
-            AgentRunner::Mcp(agent) => Box::pin(agent.run(call, &limits, &self.around)).await,
+            AgentRunner::Mcp(agent) => {
+                let fits = |value: &Value| {
+                    check("output", call.output_schema.as_ref(), self.output.as_ref(), value).is_ok()
+                };
+                Box::pin(agent.run(call, &limits, &self.around, &fits)).await
+            }
             AgentRunner::Http(http) => Box::pin(http.run(call, &limits, &self.around)).await,
             AgentRunner::Model(model) => {
                 Box::pin(model.run(self.profile(), call, &limits, &self.around)).await

@@ -49,7 +49,7 @@ pub enum AgentError {
         reason: String,
     },
     /// The program ended with a failure.
-    #[error("the command {how}{}", tail(.stderr))]
+    #[error("the command {how}{}", tail(failure_reason(.stderr)))]
     Command {
         /// For example, `ended with exit code 3` or `was killed by signal 9`.
         how: String,
@@ -322,6 +322,10 @@ impl From<AgentError> for Fault {
             Self::new(error.kind(), error.code(), error.to_string()).with_retryable(error.retryable());
         match error {
             AgentError::Input(violations) | AgentError::Output(violations) => fault.with_details(violations),
+            // The message contains only the reason.
+            AgentError::Command { stderr, .. } if failure_reason(&stderr) != stderr => {
+                fault.with_details(stderr.lines().map(str::to_owned).collect::<Vec<_>>())
+            }
             AgentError::Unavailable { retry_after: Some(wait), .. } => {
                 fault.with_retry_after_ms(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
             }
@@ -365,6 +369,59 @@ pub(crate) fn line(error: &ScriptError) -> String {
     error.line.map(|line| format!(" in line {line}")).unwrap_or_default()
 }
 
+/// Returns the reason in the standard error of a program: the exception at the end of Python's traceback,
+/// else everything.
+fn failure_reason(stderr: &str) -> &str {
+    let is_frame =
+        |line: &str| line.starts_with("Traceback (most recent call last):") || line.starts_with("  File \"");
+    let (mut at, mut is_python, mut reason) = (0, false, None);
+    for line in stderr.split_inclusive('\n') {
+        if is_frame(line) {
+            (is_python, reason) = (true, None);
+        } else if is_python && !line.starts_with(char::is_whitespace) {
+            reason.get_or_insert(at);
+        }
+        at += line.len();
+    }
+    let rest = reason.map(|at| stderr[at..].trim());
+    rest.filter(|rest| !rest.is_empty()).unwrap_or_else(|| {
+        // The end of the traceback is missing.
+        let last = stderr.lines().next_back().filter(|_| is_python);
+        last.map_or(stderr, str::trim)
+    })
+}
+
 fn tail(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {text}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_python_program_is_its_exception() {
+        let frames =
+            "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    f()\n    ~^^\n";
+        let chained = "\nDuring handling of the above exception, another exception occurred:\n\n";
+        for (stderr, expected) in [
+            (format!("{frames}ValueError: no"), "ValueError: no"),
+            (format!("starting\n{frames}ValueError: no"), "ValueError: no"),
+            (format!("{frames}KeyError: 'a'\n{chained}{frames}ValueError: no"), "ValueError: no"),
+            (format!("{frames}E: 1 error\na\n  Field required"), "E: 1 error\na\n  Field required"),
+            ("  File \"a.py\", line 1\n    def\n       ^\nSyntaxError: bad".to_owned(), "SyntaxError: bad"),
+            (frames.trim_end().to_owned(), "~^^"),
+            ("one\ntwo".to_owned(), "one\ntwo"),
+            (String::new(), ""),
+        ] {
+            assert_eq!(failure_reason(&stderr), expected, "{stderr}");
+        }
+        let error = AgentError::Command {
+            how: "ended with exit code 1".to_owned(),
+            stderr: format!("{frames}E: no"),
+        };
+        let fault = Fault::from(error);
+        assert_eq!(fault.message, "the command ended with exit code 1: E: no");
+        assert_eq!(fault.details.len(), 5);
+    }
 }

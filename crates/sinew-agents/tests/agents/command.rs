@@ -157,6 +157,10 @@ async fn fails() {
             json!({"command": {"argv": ["no-such-program-here"]}}),
             "SINEW-5020 error: cannot start 'no-such-program-here': No such file or directory (os error 2)",
         ),
+        (
+            json!({"command": {"argv": ["python3", "-c", "def f():\n    raise ValueError('no')\nf()"]}}),
+            "SINEW-5021 failure: the command ended with exit code 1: ValueError: no (again)",
+        ),
         // Neither a flood nor one that is followed by a hang lasts longer than it takes to notice.
         (
             with(sh("yes"), json!({"max_output": 1000})),

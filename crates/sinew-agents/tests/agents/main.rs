@@ -12,6 +12,7 @@ mod mcp_tools;
 mod model;
 mod model_files;
 mod model_keys;
+mod model_quirks;
 mod model_secrets;
 mod model_wires;
 mod nested;

@@ -150,6 +150,95 @@ async fn an_address_is_asked_with_the_headers_of_the_file() {
     assert_eq!(private.code, "SINEW-5030");
 }
 
+/// Tools and answers of a server that are no common ones, and the outputs of an agent and of a model.
+fn odd_answers() -> Vec<(Value, Value)> {
+    let text = |words: &str| json!({"type": "text", "text": words});
+    let link = json!({"type": "resource_link", "uri": "ui://demo/v1", "mimeType": "text/html"});
+    let hologram = json!({"type": "hologram", "data": 1});
+    vec![
+        (
+            json!({"content": [text("THE BODY")], "structuredContent": {"file": "a.txt"}}),
+            json!({"file": "a.txt", "text": "THE BODY"}),
+        ),
+        (
+            json!({"content": [text("fine")], "structuredContent": null, "isError": null, "_meta": null}),
+            json!({"text": "fine"}),
+        ),
+        (json!({"content": [hologram, text("fine")]}), json!({"text": "fine", "parts": [hologram]})),
+        (json!({"content": [text("see"), link]}), json!({"text": "see", "parts": [link]})),
+        (json!({"content": []}), json!({"text": ""})),
+    ]
+}
+
+/// Writes the tool `odd` with this answer beside the server.
+pub(crate) fn write_odd(folder: &Path, answer: &Value) {
+    let tool = json!([{"name": "odd", "description": null, "inputSchema": {"type": "object"}}]);
+    std::fs::write(folder.join("tools.json"), tool.to_string()).unwrap();
+    std::fs::write(folder.join("answers.json"), json!({ "odd": answer }).to_string()).unwrap();
+}
+
+#[tokio::test]
+async fn odd_answers_are_outputs_with_all_their_parts() {
+    for (answer, expected) in odd_answers() {
+        let fixture = Fixture::new(&server(json!({"tool": "odd"})));
+        write_odd(fixture.path(), &answer);
+        assert_eq!(fixture.output(json!({})).await, Ok(expected.clone()), "{answer}");
+        let model = crate::mcp_tools::talk_to_odd(&answer).await;
+        assert_eq!(model, expected, "for a model: {answer}");
+    }
+    // An output schema that takes only the structured content gets no more.
+    let fixture = Fixture::new(&server(json!({"tool": "odd"})));
+    write_odd(fixture.path(), &odd_answers()[0].0);
+    let mut call = fixture.input(json!({}));
+    call.output_schema =
+        Some(json!({"type": "object", "properties": {"file": {}}, "additionalProperties": false}));
+    assert_eq!(fixture.agent.call(call).await.unwrap().output, json!({"file": "a.txt"}));
+    let failure = json!({"content": [{"type": "text", "text": "no"}], "structuredContent": {"code": "NEEDS_HUMAN"}, "isError": true});
+    write_odd(fixture.path(), &failure);
+    let fault = fixture.call(json!({})).await.unwrap_err();
+    assert_eq!(fault.message, "the tool odd failed: no\n{\"code\":\"NEEDS_HUMAN\"}");
+    assert_eq!(
+        crate::mcp_tools::talk_to_odd(&failure).await,
+        "the tool odd failed: no\n{\"code\":\"NEEDS_HUMAN\"}"
+    );
+}
+
+#[tokio::test]
+async fn a_rate_limit_is_waited_for() {
+    let http = HttpServer::start();
+    let input = json!({"tool": "add", "arguments": {"a": 2, "b": 3}});
+    for (limit, expected) in [
+        ("tools.call/0", Ok(json!({"sum": 5}))),
+        ("initialize/0", Ok(json!({"sum": 5}))),
+        (
+            "tools.call/3600",
+            Err("SINEW-5033 error: '127.0.0.1' is unavailable, last answer 429 after 1 attempts (again)"),
+        ),
+    ] {
+        let url = format!("{}/{limit}", http.1);
+        let mcp = json!({"url": url, "allow_private": true, "headers": {"X-Key": "${env:TOKEN}"}});
+        let answer = Fixture::new(&json!({ "mcp": mcp })).output(input.clone()).await;
+        let wait = answer.as_ref().err().and_then(|fault| fault.retry_after_ms);
+        assert_eq!(answer.map_err(|fault| told(&fault)), expected.map_err(str::to_owned), "{limit}");
+        assert_eq!(wait, limit.ends_with("3600").then_some(3_600_000), "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn messages_name_no_types() {
+    for fields in [
+        json!({"command": ["true"]}),
+        json!({"command": ["echo", "{\"jsonrpc\": \"2.0\", \"id\": 0, \"result\": {\"a\": 1}}"]}),
+        json!({"command": null, "env": null, "url": "http://127.0.0.1:1/", "allow_private": true}),
+    ] {
+        let mut run = server(fields);
+        run["mcp"].as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        let fault = Fixture::new(&run).call(json!({"tool": "add"})).await.unwrap_err();
+        let is_named = ["::", "Transport [", "JsonRpc", "Some("].iter().any(|it| fault.message.contains(it));
+        assert!(!is_named, "{run}: {}", fault.message);
+    }
+}
+
 #[tokio::test]
 async fn tools_are_announced_as_skills() {
     let fixture = Fixture::new(&server(json!({"allow": ["add", "j*"]})));

@@ -25,13 +25,17 @@ TOOLS = [
 ]
 
 
-def more_tools():
-    """Tools of the file `tools.json` beside the server, which tests change."""
+def read(name, default):
+    """Content of a file beside the server, which tests write."""
     try:
-        with open("tools.json") as file:
+        with open(name) as file:
             return json.load(file)
     except FileNotFoundError:
-        return []
+        return default
+
+
+def more_tools():
+    return read("tools.json", [])
 
 
 def text(words):
@@ -84,7 +88,7 @@ def answer(request, tell):
     if method == "tools/call":
         if params["name"] not in [tool["name"] for tool in TOOLS]:
             if params["name"] in [tool["name"] for tool in more_tools()]:
-                return text("more")
+                return read("answers.json", {}).get(params["name"], text("more"))
             raise LookupError(f"no tool {params['name']}")
         return call(params["name"], params.get("arguments", {}), params.get("_meta", {}), tell)
     raise LookupError(method)
@@ -99,12 +103,19 @@ def respond(request, tell):
 
 
 class Handler(BaseHTTPRequestHandler):
+    limited = set()
+
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.headers.get("X-Key") != "s3cret-canary":
             return self.say(401, b"")
         if "id" not in request:
             return self.say(202, b"")
+        # /mcp/METHOD/SECONDS limits the rate of a method once.
+        _, _, *limit = self.path.split("/")
+        if limit and limit[0] == request["method"].replace("/", ".") and self.path not in self.limited:
+            self.limited.add(self.path)
+            return self.say(429, b"slow down", {"Retry-After": limit[1]})
         self.say(200, json.dumps(respond(request, lambda told: None)).encode())
 
     def do_GET(self):
@@ -112,8 +123,10 @@ class Handler(BaseHTTPRequestHandler):
 
     do_DELETE = do_GET
 
-    def say(self, status, body):
+    def say(self, status, body, headers={}):
         self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

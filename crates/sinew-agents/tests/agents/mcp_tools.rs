@@ -39,6 +39,14 @@ async fn talk(server: Value, calls: &[(&str, Value)]) -> (Fixture, Result<Reply,
     (fixture, reply)
 }
 
+/// The result of the tool `odd` as a model receives it.
+pub(crate) async fn talk_to_odd(answer: &Value) -> Value {
+    let fixture = Fixture::file(&file(&json!({}), &[("t_odd", json!({}))]));
+    crate::mcp::write_odd(fixture.path(), answer);
+    let reply = fixture.call(json!({"text": "hi"})).await.unwrap();
+    results(&reply).remove(0)
+}
+
 fn numbers() -> Value {
     json!({"a": 2, "b": 3})
 }
@@ -353,4 +361,37 @@ async fn changed_words_of_a_server_are_refused_until_they_are_accepted() {
     std::fs::write(fixture.path().join("x.tools.lock"), "{").unwrap();
     let broken = Agent::load_with(&path, &environment()).map(drop).unwrap_err().to_string();
     assert!(broken.contains("x.tools.lock cannot be used"), "{broken}");
+}
+
+#[tokio::test]
+async fn a_bad_tool_is_left_out_and_the_others_are_offered() {
+    let tool = |name: &str, schema: Value| json!({"name": name, "description": "x", "inputSchema": schema});
+    let any = || json!({"type": "object"});
+    let tools = json!([
+        tool("broken", json!({"type": "object", "properties": {"s": {"$ref": "#/$defs/Nothing"}}})),
+        tool("large", json!({"type": "object", "description": "x".repeat(70 << 10)})),
+        {"name": "no_schema"},
+        tool("files.read/v1", any()),
+        tool("files_read_v1", any()),
+        tool("own", any()),
+        tool("more", any()),
+    ]);
+    let calls = ["t_more", "t_files_read_v1", "t_own"].map(|name| (name, json!({})));
+    let mut agent = file(&json!({}), &calls);
+    // A tool of the agent file has the name of a tool of the server.
+    let own = json!({"script": {"name": "t_own", "input_schema": any(), "source": "lambda args: 'mine'"}});
+    agent["run"]["model"]["tools"].as_array_mut().unwrap().push(own);
+    let fixture = Fixture::file(&agent);
+    std::fs::write(fixture.path().join("tools.json"), tools.to_string()).unwrap();
+    let reply = fixture.call(json!({"text": "hi"})).await.unwrap();
+    let more = json!({"text": "more"});
+    assert_eq!(results(&reply), [more.clone(), more, json!("mine")]);
+    let path = fixture.path().join("x.agent.json");
+    let listed = Agent::load_with(&path, &environment()).unwrap().tools(&[]).await.unwrap().unwrap();
+    let names = listed.tools.iter().map(|tool| tool.name.as_str());
+    let ours: Vec<&str> = names.filter(|name| !["broken", "large", "no_schema"].contains(name)).collect();
+    assert!(ours.contains(&"t_more") && !ours.iter().any(|name| name.contains("broken")), "{ours:?}");
+    // Arguments of an object without properties are free, so they exclude the strict mode.
+    let free = listed.tools.iter().find(|tool| tool.name == "t_more").unwrap();
+    assert_eq!(free.parameters, json!({"type": "object", "properties": {}, "additionalProperties": true}));
 }

@@ -38,7 +38,7 @@ pub(crate) fn words(text: &str) -> Say {
     ])
 }
 
-fn calling(tool: &str, arguments: &Value) -> Say {
+pub(crate) fn calling(tool: &str, arguments: &Value) -> Say {
     let call =
         json!({"index": 0, "id": "c1", "function": {"name": tool, "arguments": arguments.to_string()}});
     stream(&[
@@ -48,7 +48,7 @@ fn calling(tool: &str, arguments: &Value) -> Say {
 }
 
 /// The body of the request with this number.
-fn asked(server: &Server, nth: usize) -> Value {
+pub(crate) fn asked(server: &Server, nth: usize) -> Value {
     let request = server.seen()[nth].clone();
     serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap()
 }

@@ -160,3 +160,54 @@ fn a_prompt_that_the_provider_finds_too_long_is_shortened_once() {
     answers.insert(4, long);
     assert_eq!(told(&play(&spec(), &answers.into())), "SINEW-5203 the provider answered 400: too long");
 }
+
+/// An answer of a provider that refuses a request.
+fn refusing(status: u16, error: &Value) -> Value {
+    json!({"error": {"status": status, "body": {"error": error}}})
+}
+
+#[test]
+fn an_unknown_refusal_of_a_prompt_that_has_grown_leads_to_one_compaction() {
+    let mut stubs = CountingStubs::default();
+    stubs.answers.insert("look".to_owned(), json!("long ".repeat(60)));
+    let unknown = refusing(400, &json!({"message": "das ist zu viel"}));
+    let denied = refusing(400, &json!({"message": "no such setting", "code": "unsupported_parameter"}));
+    let answer = json!({"text": "short"});
+    for (turns, refusals, expected) in [
+        (3, vec![&unknown], r#"{"text":"short"}"#),
+        (3, vec![&unknown, &unknown], "SINEW-5202 the provider answered 400: das ist zu viel"),
+        // The first prompt and one with only one result cannot be shortened.
+        (0, vec![&unknown], "SINEW-5202 the provider answered 400: das ist zu viel"),
+        (1, vec![&unknown], "SINEW-5202 the provider answered 400: das ist zu viel"),
+        (3, vec![&denied], "SINEW-5202 the provider answered 400: no such setting"),
+    ] {
+        let mut answers: Vec<Value> = restless(turns).as_array().unwrap().clone();
+        answers.extend(refusals.iter().map(|refusal| (*refusal).clone()));
+        answers.push(answer.clone());
+        let played = rehearse(&spec(), &script(&answers.into()), &mut stubs, &[], "first");
+        assert_eq!(told(&played), expected, "{turns} {refusals:?}");
+        let is_compaction = |body: &StepBody| matches!(body, StepBody::Compact(_));
+        let compactions = played.log.iter().filter(|record| is_compaction(&record.body)).count();
+        assert_eq!(compactions, usize::from(turns > 1 && refusals[0] == &unknown), "{turns} {refusals:?}");
+    }
+}
+
+#[test]
+fn an_exhausted_quota_leads_to_the_next_model_without_a_retry() {
+    let answer = json!({"text": "from the next"});
+    for (refusal, code) in [
+        (refusing(402, &json!({"message": "no credit"})), "SINEW-5202"),
+        (refusing(429, &json!({"message": "x", "code": "insufficient_quota"})), "SINEW-5202"),
+        (refusing(400, &json!({"message": "Your credit balance is too low"})), "SINEW-5202"),
+    ] {
+        let mut both = spec();
+        both.models.push(super::fixture::model("next"));
+        let played = play(&both, &json!([refusal, answer]));
+        assert_eq!(told(&played), r#"{"text":"from the next"}"#);
+        assert_eq!((played.state.totals.misses, played.state.exchanges[0].alias.as_str()), (1, "next"));
+        let alone = told(&play(&spec(), &json!([refusal, answer])));
+        assert!(alone.starts_with(code) && !alone.ends_with("(again)"), "{alone}");
+        both.fallback.limited = false;
+        assert!(told(&play(&both, &json!([refusal, answer]))).starts_with(code));
+    }
+}

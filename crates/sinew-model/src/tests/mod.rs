@@ -10,4 +10,5 @@ mod injection;
 mod logs;
 mod outputs;
 mod replay;
+mod wire_quirks;
 mod wires;

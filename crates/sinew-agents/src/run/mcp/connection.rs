@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest, Implementation,
-    NumberOrString, PaginatedRequestParams, PingRequest, ProgressNotificationParam, ProgressToken,
-    RequestMetaObject, Tool,
+    CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientCapabilities, ClientConfig,
+    ClientRequest, Implementation, ListToolsRequest, NumberOrString, PaginatedRequestParams, PingRequest,
+    ProgressNotificationParam, ProgressToken, RequestId, RequestMetaObject, ServerResult, Tool,
 };
-use rmcp::service::{NotificationContext, RoleClient, RunningService};
+use rmcp::service::{NotificationContext, Peer, PeerRequestOptions, RoleClient, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
@@ -24,7 +24,8 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::ServerLocation;
 use super::line_limit::LineLimit;
-use super::tool_answer::failure_of;
+use super::service_errors::{MAX_ATTEMPTS, RateLimit, TOO_MANY_REQUESTS, plain_message};
+use super::tool_answer::ToolAnswer;
 use super::tool_choice::ToolChoice;
 use crate::clean::{ResolvedSecrets, clean};
 use crate::error::AgentError;
@@ -55,6 +56,8 @@ pub(super) struct McpConnection {
     /// Program of the server, terminated with the connection.
     program: Mutex<Option<ServerProgram>>,
     secrets: ResolvedSecrets,
+    /// Host of the address; empty for a program.
+    host: String,
 }
 
 struct ServerProgram {
@@ -152,6 +155,7 @@ impl McpConnection {
                     service,
                     program: Mutex::new(Some(ServerProgram { _group: group, _child: child })),
                     secrets,
+                    host: String::new(),
                 })
             }
             ServerLocation::Address { url, headers, allow_private } => {
@@ -165,29 +169,41 @@ impl McpConnection {
                     value.set_sensitive(true);
                     named.insert(HeaderName::try_from(name).map_err(|error| bad(&error))?, value);
                 }
-                let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-                    .custom_headers(named)
-                    .max_json_response_size(MAX_ANSWER_BYTES)
-                    .max_sse_event_size(MAX_ANSWER_BYTES);
-                let transport =
-                    StreamableHttpClientTransport::with_client(http_client(*allow_private)?, config);
-                let service =
-                    listener(&secrets).serve(transport).await.map_err(|error| failed(&error, &secrets))?;
-                Ok(Self { service, program: Mutex::default(), secrets })
+                let host = parsed.host_str().unwrap_or_default().to_owned();
+                let mut attempt = 1;
+                let service = loop {
+                    let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+                        .custom_headers(named.clone())
+                        .max_json_response_size(MAX_ANSWER_BYTES)
+                        .max_sse_event_size(MAX_ANSWER_BYTES);
+                    let client = http_client(*allow_private)?;
+                    let transport = StreamableHttpClientTransport::with_client(client, config);
+                    let error = match listener(&secrets).serve(transport).await {
+                        Ok(service) => break service,
+                        Err(error) => error,
+                    };
+                    let Some(limit) = RateLimit::of_start(&error) else {
+                        return Err(failed(&error, &secrets));
+                    };
+                    let delay = limit.delay(attempt).ok_or_else(|| limited(&host, limit, attempt))?;
+                    tokio::time::sleep(delay).await;
+                    attempt += 1;
+                };
+                Ok(Self { service, program: Mutex::default(), secrets, host })
             }
         }
     }
 
-    /// Lists the tools of the server.
+    /// Lists the tools of the server. Leaves out those whose description cannot be read.
     pub(super) async fn tools(&self) -> Result<Vec<Tool>, AgentError> {
         let (mut tools, mut cursor) = (Vec::new(), None);
         for _ in 0..MAX_LIST_PAGES {
-            let page = PaginatedRequestParams::default().with_cursor(cursor.take());
-            let listed = self.service.list_tools(Some(page)).await;
-            let listed = listed.map_err(|error| failed(&error, &self.secrets))?;
-            tools.extend(listed.tools);
-            cursor = listed.next_cursor;
-            if cursor.is_none() && tools.len() <= MAX_LISTED_TOOLS {
+            let (listed, next) = self.listed_tools(cursor.clone()).await?;
+            tools.extend(listed);
+            // Some servers repeat the cursor after the last page, or send an empty one.
+            let is_last = next.as_ref().is_none_or(String::is_empty) || next == cursor;
+            cursor = next;
+            if is_last && tools.len() <= MAX_LISTED_TOOLS {
                 return Ok(tools);
             }
             if tools.len() > MAX_LISTED_TOOLS {
@@ -198,6 +214,54 @@ impl McpConnection {
             "it lists more than {MAX_LISTED_TOOLS} tools, or more than {MAX_LIST_PAGES} pages of them"
         );
         Err(AgentError::McpServer { reason })
+    }
+
+    /// Returns a page of the list of tools, and the cursor of the next one.
+    async fn listed_tools(&self, cursor: Option<String>) -> Result<(Vec<Tool>, Option<String>), AgentError> {
+        let page = PaginatedRequestParams::default().with_cursor(cursor);
+        let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(page));
+        let document = match self.send(request).await?.map_err(|error| failed(&error, &self.secrets))? {
+            ServerResult::ListToolsResult(listed) => return Ok((listed.tools, listed.next_cursor)),
+            ServerResult::CustomResult(document) => document.0,
+            _ => Value::Null,
+        };
+        let Some(items) = document.get("tools").and_then(Value::as_array) else {
+            return Err(AgentError::McpServer { reason: "its list of tools cannot be read".to_owned() });
+        };
+        let tools = items.iter().filter_map(|item| {
+            let tool = serde_json::from_value(item.clone());
+            tool.inspect_err(|error| {
+                let name = clean(item["name"].as_str().unwrap_or_default().as_bytes(), &self.secrets);
+                tracing::warn!(tool = name, %error, "the description of a tool cannot be read; it is left out");
+            })
+            .ok()
+        });
+        let next = document.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
+        Ok((tools.collect(), next))
+    }
+
+    /// Sends a request. Repeats it after the requested delay if the server's rate limit rejects it.
+    async fn send(&self, request: ClientRequest) -> Result<Result<ServerResult, ServiceError>, AgentError> {
+        for attempt in 1.. {
+            let error = match self.send_once(request.clone()).await {
+                Err(error) => error,
+                answer => return Ok(answer),
+            };
+            let Some(limit) = RateLimit::of_request(&error) else { return Ok(Err(error)) };
+            let delay = limit.delay(attempt).ok_or_else(|| limited(&self.host, limit, attempt))?;
+            tokio::time::sleep(delay).await;
+        }
+        Err(AgentError::Host(format!("more than {MAX_ATTEMPTS} attempts")))
+    }
+
+    /// Sends a request, and cancels it if this future is dropped before the answer.
+    async fn send_once(&self, request: ClientRequest) -> Result<ServerResult, ServiceError> {
+        let options = PeerRequestOptions::no_options();
+        let handle = self.service.send_cancellable_request(request, options).await?;
+        let mut pending = PendingRequest { peer: self.service.peer().clone(), id: Some(handle.id.clone()) };
+        let answer = handle.await_response().await;
+        pending.id = None;
+        answer
     }
 
     /// Returns whether the server responds.
@@ -217,20 +281,32 @@ impl McpConnection {
         &self,
         choice: &ToolChoice,
         message_id: Option<&str>,
-    ) -> Result<CallToolResult, AgentError> {
+    ) -> Result<ToolAnswer, AgentError> {
         let mut meta =
             RequestMetaObject::with_progress_token(ProgressToken(NumberOrString::String("task".into())));
         if let Some(id) = message_id {
             meta.0.0.insert(MESSAGE_ID_META.to_owned(), id.into());
         }
-        let mut request =
+        let mut params =
             CallToolRequestParams::new(choice.tool.clone()).with_arguments(choice.arguments.clone());
-        request.meta = Some(meta);
-        let answer = self.service.call_tool(request).await.map_err(|error| match error {
+        params.meta = Some(meta);
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let answer = self.send(request).await?.map_err(|error| match error {
             ServiceError::McpError(_) => failed(&error, &self.secrets),
             lost => AgentError::McpAnswerLost { reason: reason_of(&lost, &self.secrets) },
         })?;
-        failure_of(&choice.tool, &answer, &self.secrets).map_or(Ok(answer), Err)
+        let unsupported = |what: &str| AgentError::Tool {
+            tool: choice.tool.clone(),
+            reason: format!("it answered with {what}, which is not supported"),
+        };
+        let document = match answer {
+            ServerResult::CustomResult(document) => document.0,
+            ServerResult::InputRequiredResult(_) => return Err(unsupported("a question")),
+            ServerResult::CreateTaskResult(_) => return Err(unsupported("a task")),
+            answer => serde_json::to_value(&answer).map_err(|error| failed(&error, &self.secrets))?,
+        };
+        let answer = ToolAnswer::of(document);
+        answer.failure(&choice.tool, &self.secrets).map_or(Ok(answer), Err)
     }
 
     /// Closes the connection and terminates its program.
@@ -253,12 +329,43 @@ impl std::fmt::Debug for McpConnection {
     }
 }
 
+/// A request whose answer is pending. Dropping it cancels the request.
+struct PendingRequest {
+    peer: Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for PendingRequest {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        // Without a runtime, the connection is closed, too.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let peer = self.peer.clone();
+        runtime.spawn(async move {
+            let cancelled = CancelledNotificationParam::new(Some(id), None);
+            // Fails if the connection is closed.
+            let _closed = peer.notify_cancelled(cancelled).await;
+        });
+    }
+}
+
+/// Returns the error of a server whose rate limit rejects all attempts.
+fn limited(host: &str, limit: RateLimit, attempts: u32) -> AgentError {
+    AgentError::Unavailable {
+        host: host.to_owned(),
+        status: TOO_MANY_REQUESTS,
+        attempts,
+        retry_after: limit.retry_after,
+        excerpt: String::new(),
+    }
+}
+
 fn failed(error: &dyn std::fmt::Display, secrets: &ResolvedSecrets) -> AgentError {
     AgentError::McpServer { reason: reason_of(error, secrets) }
 }
 
 fn reason_of(error: &dyn std::fmt::Display, secrets: &ResolvedSecrets) -> String {
-    clean(error.to_string().as_bytes(), secrets)
+    clean(plain_message(&error.to_string()).as_bytes(), secrets)
 }
 
 fn filled(

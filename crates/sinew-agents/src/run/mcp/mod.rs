@@ -8,6 +8,7 @@ mod line_limit;
 mod server;
 mod server_location;
 mod server_tool;
+mod service_errors;
 mod tool_announcement;
 mod tool_answer;
 mod tool_choice;
@@ -30,6 +31,7 @@ pub(crate) use tool_lock::ToolLock;
 pub use tool_lock::ToolPin;
 
 use connection::McpConnection;
+use tool_answer::ToolOutput;
 use tool_choice::ToolChoice;
 
 /// An agent that calls tools of a server.
@@ -52,12 +54,14 @@ pub(crate) struct AnnouncedTools {
 }
 
 impl McpAgent {
-    /// Calls the tool that the input selects.
+    /// Calls the tool that the input selects. The output is the structured content alone if only this
+    /// fits the agent's schema.
     pub(crate) async fn run(
         &self,
         call: &Call,
         limits: &Limits,
         around: &RunnerSurroundings,
+        fits: &(dyn Fn(&Value) -> bool + Sync),
     ) -> Result<Output, AgentError> {
         let limits = limits.at_most(self.timeout);
         let work = async {
@@ -65,7 +69,11 @@ impl McpAgent {
             let connection = McpConnection::open(&self.server, around, Some(&call.progress)).await?;
             let answer = connection.call(&choice, call.context.get("task").and_then(Value::as_str)).await;
             connection.close().await;
-            let output = tool_answer::output_of(&choice.tool, &choice.tool, answer?, call)?;
+            let ToolOutput { mut output, structured } = answer?.output(&choice.tool, call)?;
+            if let Some(structured) = structured.filter(|structured| !fits(&output.value) && fits(structured))
+            {
+                output.value = structured;
+            }
             let mut secrets = ResolvedSecrets::default();
             self.server.read_secrets(around.environment.as_ref(), &mut secrets);
             Ok(Output { value: secrets.hide_in_value(&output.value), ..output })
@@ -109,8 +117,8 @@ impl McpServer {
     ) -> Result<Value, AgentError> {
         let choice = ToolChoice::of(arguments, Some(tool), &[])?;
         let answer = self.call(&choice, key, around, progress).await?;
-        let Output { value, artifacts, .. } =
-            tool_answer::output_of(tool, &format!("{tool}-{}", short(key)), answer, call)?;
+        let ToolOutput { output, .. } = answer.output(&format!("{tool}-{}", short(key)), call)?;
+        let Output { value, artifacts, .. } = output;
         if artifacts.is_empty() {
             return Ok(value);
         }

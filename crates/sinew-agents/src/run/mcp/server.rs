@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::CallToolResult;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
@@ -12,6 +11,7 @@ use tokio::time::Instant;
 use super::ServerLocation;
 use super::connection::McpConnection;
 use super::server_tool::McpTool;
+use super::tool_answer::ToolAnswer;
 use super::tool_choice::ToolChoice;
 use crate::error::AgentError;
 use crate::run::RunnerSurroundings;
@@ -84,7 +84,7 @@ impl McpServer {
         key: &str,
         around: &RunnerSurroundings,
         progress: Option<&UnboundedSender<Value>>,
-    ) -> Result<CallToolResult, AgentError> {
+    ) -> Result<ToolAnswer, AgentError> {
         let connection = self.connection(around, progress).await?;
         let mut open = OpenCall { server: Arc::clone(self), connection: Some(Arc::clone(&connection)) };
         let answer = connection.call(choice, Some(key)).await;

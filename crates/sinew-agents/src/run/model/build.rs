@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::str::FromStr as _;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use reqwest::Url;
 use reqwest::header::HeaderName;
@@ -274,6 +274,7 @@ impl ModelBuilder<'_> {
             total: entry.timeout.total.0,
             script,
             client: OnceLock::new(),
+            quirks: Mutex::default(),
         })
     }
 

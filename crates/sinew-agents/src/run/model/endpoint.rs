@@ -3,12 +3,14 @@
 //! As for HTTP agents: no redirects, no proxies, only public addresses unless the file allows others,
 //! and a size limit for answers.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use sinew_model::codec::{AnswerReader, ModelRequest, encode_request, key_header, refusal_of_status};
+use sinew_model::codec::{
+    AnswerReader, ModelRequest, ServerQuirks, encode_request, key_header, refusal_of_status,
+};
 use sinew_model::script::ModelScript;
 use sinew_model::{ModelRefusal, ModelSpec, ModelTurn, Prompt, RefusalKind, TurnDelta};
 use tokio::time::{Instant, timeout_at};
@@ -17,6 +19,10 @@ use crate::clean::{ResolvedSecrets, clean};
 use crate::run::http::{check_literal_address, http_client, retry_after};
 use crate::template::{Environment, Template, UnfilledTemplate};
 
+/// Maximum requests that differ in what the server rejected, for one call.
+const MAX_VARIANTS: usize = 4;
+/// Header of servers that request a delay in milliseconds.
+const RETRY_AFTER_MS: &str = "retry-after-ms";
 /// Maximum bytes of an error response that are read.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
 
@@ -39,6 +45,21 @@ pub(crate) struct ModelEndpoint {
     pub(crate) script: Option<ModelScript>,
     /// Created on the first call, because loading the system's certificates is slow.
     pub(crate) client: OnceLock<reqwest::Client>,
+    /// What the server does not accept, learned from its refusals.
+    pub(crate) quirks: Mutex<ServerQuirks>,
+}
+
+/// Reason why an exchange brought no turn.
+struct FailedExchange {
+    refusal: ModelRefusal,
+    /// Status and start of the response, if it is a refusal.
+    response: Option<(u16, Vec<u8>)>,
+}
+
+impl From<ModelRefusal> for FailedExchange {
+    fn from(refusal: ModelRefusal) -> Self {
+        Self { refusal, response: None }
+    }
 }
 
 /// Headers of a model's requests, or the reason why they cannot be rendered.
@@ -103,14 +124,48 @@ impl ModelEndpoint {
         }
         let headers =
             headers.as_ref().map_err(|reason| ModelRefusal::new(RefusalKind::Denied, reason.clone()))?;
-        let request = encode_request(prompt, &self.spec);
         let end = Instant::now() + self.total.min(left);
-        let mut told = self.exchange(request, headers.clone(), end, deltas).await;
+        let mut told = self.adapted_exchange(prompt, headers, end, deltas).await;
         if let Err(refusal) = &mut told {
             refusal.message =
                 format!("model '{}': {}", self.spec.alias, clean(refusal.message.as_bytes(), secrets));
         }
         told
+    }
+
+    /// Calls the model. Repeats the request without a member that the server rejects.
+    async fn adapted_exchange(
+        &self,
+        prompt: &Prompt,
+        headers: &HeaderMap,
+        end: Instant,
+        deltas: &mut (dyn FnMut(TurnDelta) + Send),
+    ) -> Result<ModelTurn, ModelRefusal> {
+        let known = self.quirks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut quirks = known.clone();
+        let mut variant = 1;
+        loop {
+            let request = encode_request(prompt, &self.spec, &quirks);
+            let body = request.body.clone();
+            let failed = match self.exchange(request, headers.clone(), end, deltas).await {
+                Ok(turn) => {
+                    // Only a request that succeeds proves the reason of a refusal.
+                    if quirks != known {
+                        *self.quirks.lock().unwrap_or_else(PoisonError::into_inner) = quirks;
+                    }
+                    return Ok(turn);
+                }
+                Err(failed) => failed,
+            };
+            let response = failed.response.filter(|_| variant < MAX_VARIANTS);
+            let learned = response.and_then(|(status, refusal)| {
+                quirks.learned_from(self.spec.provider, &body, (status, refusal.as_slice()))
+            });
+            let Some(learned) = learned else { return Err(failed.refusal) };
+            tracing::debug!(model = self.spec.alias, "adapting a request to what the server accepts");
+            quirks = learned;
+            variant += 1;
+        }
     }
 
     async fn exchange(
@@ -119,7 +174,7 @@ impl ModelEndpoint {
         mut headers: HeaderMap,
         end: Instant,
         deltas: &mut (dyn FnMut(TurnDelta) + Send),
-    ) -> Result<ModelTurn, ModelRefusal> {
+    ) -> Result<ModelTurn, FailedExchange> {
         let denied = |reason: String| ModelRefusal::new(RefusalKind::Denied, reason);
         let url = Url::parse(&format!("{}{}", self.url, request.path))
             .map_err(|error| denied(error.to_string()))?;
@@ -136,16 +191,12 @@ impl ModelEndpoint {
             .map_err(transport_refusal)?;
         let status = response.status();
         if !status.is_success() {
-            let wait = response
-                .headers()
-                .get(RETRY_AFTER)
-                .and_then(|value| value.to_str().ok())
-                .and_then(|value| retry_after(value, SystemTime::now()))
-                .map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+            let wait = retry_after_ms(response.headers());
             let body = self.beginning(response, end).await;
-            return Err(refusal_of_status(status.as_u16(), wait, &body));
+            let refusal = refusal_of_status(status.as_u16(), wait, &body);
+            return Err(FailedExchange { refusal, response: Some((status.as_u16(), body)) });
         }
-        self.read(response, end, deltas).await
+        Ok(self.read(response, end, deltas).await?)
     }
 
     async fn read(
@@ -173,6 +224,7 @@ impl ModelEndpoint {
                 Err(error) => return Err(transport_refusal(error)),
             }
         }
+        reader.close().into_iter().for_each(&mut *deltas);
         reader.end()
     }
 
@@ -196,6 +248,18 @@ impl ModelEndpoint {
         let client = http_client(self.allow_private)?;
         Ok(self.client.get_or_init(|| client))
     }
+}
+
+/// Returns the delay that a response requests: in milliseconds, else in seconds or as a date.
+fn retry_after_ms(headers: &HeaderMap) -> Option<u64> {
+    let text = |name: &str| headers.get(name)?.to_str().ok();
+    let exact = text(RETRY_AFTER_MS).and_then(|value| value.trim().parse::<f64>().ok());
+    if let Some(exact) = exact.filter(|exact| (0.0..1e12).contains(exact)) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
+        return Some(exact.ceil() as u64);
+    }
+    let wait = retry_after(text(RETRY_AFTER.as_str())?, SystemTime::now())?;
+    Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn late_refusal(what: &str, time: Duration) -> ModelRefusal {

@@ -16,7 +16,9 @@ pub(super) fn note_model_call(
         Err(refusal) => match refusal.kind {
             RefusalKind::Unavailable => "unavailable",
             RefusalKind::Limited => "limited",
+            RefusalKind::QuotaExceeded => "quota_exceeded",
             RefusalKind::Denied => "denied",
+            RefusalKind::BadRequest => "bad_request",
             RefusalKind::ContextTooLong => "context_too_long",
             RefusalKind::Filtered => "filtered",
             RefusalKind::Refused => "refused",

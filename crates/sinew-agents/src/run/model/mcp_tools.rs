@@ -179,7 +179,7 @@ impl ModelAgent {
         let mut offered = Vec::new();
         for tool in allowed {
             match self.pin(&rule.name, &tool) {
-                ToolPin::Unpinned | ToolPin::Accepted => offered.push(usable(&rule.name, tool)?),
+                ToolPin::Unpinned | ToolPin::Accepted => offered.extend(usable(&rule.name, tool)),
                 // Hide an unknown tool from the model; the others remain usable.
                 ToolPin::New => {
                     tracing::warn!(
@@ -253,7 +253,7 @@ impl ModelAgent {
                 lock.accept(&rule.name, tool);
                 pins.insert(format!("mcp:{}/{}", rule.name, tool.name), self.pin(&rule.name, tool));
             }
-            let tools = tools.into_iter().map(|tool| usable(&rule.name, tool)).collect::<Result<_, _>>()?;
+            let tools = tools.into_iter().filter_map(|tool| usable(&rule.name, tool)).collect();
             servers.push(OfferedServer { rule: Arc::clone(rule), server: None, tools });
         }
         Ok(AskedServers { servers, pins, lock: lock.text() })
@@ -297,16 +297,19 @@ async fn ask_server(
     Ok((ServerAtWork { server, around: around.clone(), is_shared }, tools))
 }
 
-/// Truncates the description of a tool for a prompt. Fails if its schema is too large.
-fn usable(server: &str, mut tool: McpTool) -> Result<McpTool, AgentError> {
+/// Truncates the description of a tool for a prompt. Leaves out a tool whose schema is too large.
+fn usable(server: &str, mut tool: McpTool) -> Option<McpTool> {
     if tool.input_schema.to_string().len() > MAX_SCHEMA_BYTES {
-        let text =
-            format!("the parameters of '{server}/{}' are larger than {MAX_SCHEMA_BYTES} bytes", tool.name);
-        return Err(unusable_tools(text).into());
+        tracing::warn!(
+            server,
+            tool = tool.name,
+            "the parameters of the tool are larger than {MAX_SCHEMA_BYTES} bytes; it is left out"
+        );
+        return None;
     }
     let end = tool.description.floor_char_boundary(MAX_DESCRIPTION_BYTES);
     tool.description.truncate(end);
-    Ok(tool)
+    Some(tool)
 }
 
 /// Returns the names of the servers in the node's request.

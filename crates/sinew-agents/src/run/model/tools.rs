@@ -225,14 +225,24 @@ impl ToolTable {
                     let offered = servers.iter().find(|offered| Arc::ptr_eq(&offered.rule, server));
                     for tool in offered.iter().flat_map(|offered| &offered.tools) {
                         let at_work = offered.and_then(|offered| offered.server.clone());
-                        table.add_server_tool(server, tool, at_work, places.has_lock)?;
+                        // A new release of a server must not disable the agent.
+                        if let Err(fault) = table.add_server_tool(server, tool, at_work, places.has_lock) {
+                            tracing::warn!(
+                                server = server.name,
+                                tool = tool.name,
+                                reason = fault.message,
+                                "a tool of an MCP server is left out"
+                            );
+                        }
                     }
                 }
                 ToolSource::Script { declaration, function } => {
                     let source = format!("script:{}", declaration.name);
                     let defaults = ToolDefaults::own(EffectClass::Read);
                     let action = ToolAction::Script(function.clone());
-                    table.add(declaration.clone(), source, defaults, action, &rule.settings)?;
+                    let mut declaration = declaration.clone();
+                    describe_object(&mut declaration.parameters);
+                    table.add(declaration, source, defaults, action, &rule.settings)?;
                 }
                 ToolSource::Builtin(builtin) => table.add_builtin(*builtin, &rule.settings)?,
             }
@@ -254,9 +264,7 @@ impl ToolTable {
 
     fn add_host(&mut self, tool: HostTool, host: Arc<dyn HostTools>) -> Result<(), Fault> {
         let HostTool { name, description, mut parameters, effect } = tool;
-        if let Some(members) = parameters.as_object_mut() {
-            members.entry("properties").or_insert_with(|| json!({}));
-        }
+        describe_object(&mut parameters);
         let source = format!("program:{name}");
         let declaration =
             ToolDeclaration { name, description, parameters, takes_artifact: false, output_schema: None };
@@ -330,10 +338,7 @@ impl ToolTable {
     ) -> Result<(), Fault> {
         let Some(settings) = rule.allowed(&tool.name) else { return Ok(()) };
         let mut parameters = tool.input_schema.clone();
-        if let Some(members) = parameters.as_object_mut() {
-            members.insert("type".to_owned(), "object".into());
-            members.entry("properties").or_insert_with(|| json!({}));
-        }
+        describe_object(&mut parameters);
         let declaration = ToolDeclaration {
             name: tool_name(&format!("{}_", rule.name), &tool.name),
             description: tool.description.clone(),
@@ -391,6 +396,9 @@ impl ToolTable {
         if self.specs.len() >= MAX_TOOLS {
             return Err(unusable_tools(format!("the agent would have more than {MAX_TOOLS} tools")));
         }
+        if !matches!(action, ToolAction::Mcp { .. }) {
+            self.leave_out_server_tool(&declaration.name);
+        }
         if self.entries.contains_key(&declaration.name) || declaration.name == sinew_model::ANSWER_TOOL {
             return Err(unusable_tools(format!(
                 "two tools are called '{}'; name one with `as`",
@@ -415,6 +423,16 @@ impl ToolTable {
             max_result: settings.max_result,
         });
         Ok(())
+    }
+
+    /// Removes a tool of a server with this name, because a tool of the agent file has it.
+    fn leave_out_server_tool(&mut self, name: &str) {
+        let is_of_server = |entry: &ToolEntryAtWork| matches!(entry.action, ToolAction::Mcp { .. });
+        if self.entries.get(name).is_some_and(is_of_server) {
+            tracing::warn!(tool = name, "a tool of an MCP server is left out: another tool has its name");
+            self.entries.remove(name);
+            Arc::make_mut(&mut self.specs).retain(|spec| spec.declaration.name != name);
+        }
     }
 
     /// Returns the prompt for a person: the approval of a call, or the question of the model.
@@ -467,6 +485,17 @@ fn named_by_request(request: &Value, with_attached: bool) -> Vec<String> {
 pub(crate) fn tool_name(prefix: &str, name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     format!("{prefix}{}", name.chars().map(plain).collect::<String>())
+}
+
+/// Adds the keywords that interfaces of models require. An object without properties takes any members,
+/// which excludes it from the strict mode.
+fn describe_object(parameters: &mut Value) {
+    let Some(members) = parameters.as_object_mut() else { return };
+    members.insert("type".to_owned(), "object".into());
+    if !members.contains_key("properties") {
+        members.insert("properties".to_owned(), json!({}));
+        members.entry("additionalProperties").or_insert(Value::Bool(true));
+    }
 }
 
 fn text_parameters() -> Value {
