@@ -193,7 +193,9 @@ async fn odd_answers_are_outputs_with_all_their_parts() {
     call.output_schema =
         Some(json!({"type": "object", "properties": {"file": {}}, "additionalProperties": false}));
     assert_eq!(fixture.agent.call(call).await.unwrap().output, json!({"file": "a.txt"}));
-    let failure = json!({"content": [{"type": "text", "text": "no"}], "structuredContent": {"code": "NEEDS_HUMAN"}, "isError": true});
+    let content = json!([{"type": "text", "text": "no"}]);
+    let details = json!({"code": "NEEDS_HUMAN"});
+    let failure = json!({"content": content, "structuredContent": details, "isError": true});
     write_odd(fixture.path(), &failure);
     let fault = fixture.call(json!({})).await.unwrap_err();
     assert_eq!(fault.message, "the tool odd failed: no\n{\"code\":\"NEEDS_HUMAN\"}");

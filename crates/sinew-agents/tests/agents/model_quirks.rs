@@ -114,8 +114,9 @@ async fn an_overlong_prompt_is_compacted_whatever_the_status() {
     let calls = [1, 2, 3].map(|a| calling("twice", &json!({ "a": a })));
     let script = [calls.to_vec(), vec![long, words("done")]].concat();
     let server = Server::start(script).await;
+    let parameters = json!({"type": "object", "properties": {}});
     let source = "lambda args: 'x' * 500";
-    let tools = json!([{"script": {"name": "twice", "input_schema": {"type": "object", "properties": {}}, "source": source}}]);
+    let tools = json!([{"script": {"name": "twice", "input_schema": parameters, "source": source}}]);
     let fixture = agent(&server, &json!({}), &json!({"tools": tools}));
     assert_eq!(fixture.output(json!({"text": "hi"})).await.unwrap(), json!({"text": "done"}));
     assert!(asked(&server, 4).to_string().len() < asked(&server, 3).to_string().len());

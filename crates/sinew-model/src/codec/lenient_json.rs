@@ -139,7 +139,7 @@ mod tests {
             (br#""\uD83d\u0041""#, Some("\u{fffd}A")),
             (b"\"a\xffb\"", Some("a\u{fffd}b")),
             (br#""\ud8"#, None),
-            (br#"\"#, None),
+            (br"\", None),
         ] {
             let read = parse(bytes, &mut false).ok();
             let text = read.map(|value| value_joined(value).as_str().unwrap_or_default().to_owned());

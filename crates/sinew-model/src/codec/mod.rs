@@ -82,13 +82,16 @@ pub fn encode_request(prompt: &Prompt, model: &ModelSpec, quirks: &ServerQuirks)
     ModelRequest { path, headers, body: body.to_string().into_bytes() }
 }
 
-/// Sets a member. Merges objects recursively and replaces other values.
+/// Sets a member. Merges objects recursively, removes the member for null, and replaces other values.
 fn merge_member(members: &mut serde_json::Map<String, Value>, key: &str, value: &Value) {
     match (members.get_mut(key), value) {
         (Some(Value::Object(inner)), Value::Object(more)) => {
             for (key, value) in more {
                 merge_member(inner, key, value);
             }
+        }
+        (_, Value::Null) => {
+            members.shift_remove(key);
         }
         _ => {
             members.insert(key.to_owned(), value.clone());

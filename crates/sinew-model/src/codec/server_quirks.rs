@@ -47,6 +47,8 @@ enum ServerQuirk {
     NoStreamOptions,
     NoParallelSetting,
     NoCacheKey,
+    /// Parts of a request have no cache breakpoints.
+    NoCacheMarks,
     NoStrictMode,
     /// Messages have only the members of the interface, also if the server itself added others.
     NoForeignMembers,
@@ -54,11 +56,12 @@ enum ServerQuirk {
     NeedsSignatures,
 }
 
-const ALL: [ServerQuirk; 7] = [
+const ALL: [ServerQuirk; 8] = [
     ServerQuirk::OtherLimitName,
     ServerQuirk::NoStreamOptions,
     ServerQuirk::NoParallelSetting,
     ServerQuirk::NoCacheKey,
+    ServerQuirk::NoCacheMarks,
     ServerQuirk::NoStrictMode,
     ServerQuirk::NoForeignMembers,
     ServerQuirk::NeedsSignatures,
@@ -108,6 +111,7 @@ impl ServerQuirk {
             Self::NoStreamOptions => words.contains("stream_options") || words.contains("include_usage"),
             Self::NoParallelSetting => words.contains("parallel_tool_calls") && is_rejected(),
             Self::NoCacheKey => words.contains("prompt_cache_key") && is_rejected(),
+            Self::NoCacheMarks => words.contains("cache_control") && is_rejected(),
             Self::NoStrictMode => words.contains("strict") && is_rejected(),
             Self::NoForeignMembers => {
                 is_rejected() && foreign_members(request).iter().any(|name| words.contains(name))
@@ -126,6 +130,7 @@ impl ServerQuirk {
             Self::NoStreamOptions => members.shift_remove("stream_options").is_some(),
             Self::NoParallelSetting => members.shift_remove("parallel_tool_calls").is_some(),
             Self::NoCacheKey => members.shift_remove("prompt_cache_key").is_some(),
+            Self::NoCacheMarks => remove_cache_marks(members),
             Self::NoStrictMode => remove_strict(members),
             Self::NoForeignMembers => provider == Provider::OpenAi && remove_foreign(members),
             Self::NeedsSignatures => match provider {
@@ -147,6 +152,23 @@ fn swap_limit(members: &mut Map<String, Value>) -> bool {
     let limit = members.shift_remove(before);
     members.extend(limit.map(|limit| (after.to_owned(), limit)));
     true
+}
+
+/// Removes the breakpoints of the prompt cache from tools, system texts and contents of messages.
+fn remove_cache_marks(members: &mut Map<String, Value>) -> bool {
+    let mut is_changed = false;
+    for key in ["tools", "system", "messages"] {
+        for part in members.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten() {
+            let contents = match part.get_mut("content") {
+                Some(Value::Array(blocks)) => blocks.iter_mut().collect(),
+                _ => vec![part],
+            };
+            for part in contents.into_iter().filter_map(Value::as_object_mut) {
+                is_changed |= part.shift_remove("cache_control").is_some();
+            }
+        }
+    }
+    is_changed
 }
 
 fn remove_strict(members: &mut Map<String, Value>) -> bool {
@@ -299,6 +321,23 @@ mod tests {
             }
             assert_eq!((seen, learned.is_some()), (expected, changed.is_object()), "{words}");
         }
+    }
+
+    #[test]
+    fn cache_marks_are_removed() {
+        let mark = json!({"type": "ephemeral"});
+        let request = json!({
+            "system": [{"type": "text", "text": "x", "cache_control": mark}],
+            "tools": [{"name": "f"}, {"name": "g", "cache_control": mark}],
+            "messages": [{"role": "user", "content": [{"type": "text", "text": "x", "cache_control": mark}]}],
+        });
+        let answer = br#"{"message":"messages.0.content.0.cache_control: Extra inputs are not permitted"}"#;
+        let learned = ServerQuirks::default()
+            .learned_from(Provider::Anthropic, request.to_string().as_bytes(), (400, answer))
+            .unwrap();
+        let mut body = request;
+        learned.apply(Provider::Anthropic, &mut body);
+        assert!(!body.to_string().contains("cache_control"), "{body:#}");
     }
 
     #[test]

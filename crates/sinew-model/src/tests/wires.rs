@@ -239,7 +239,8 @@ fn answers_of_the_providers_are_read() {
 #[test]
 fn extra_settings_are_merged_into_the_body() {
     let mut model = model("main");
-    let extra = json!({"max_completion_tokens": 9, "stream_options": {"more": true}, "top_k": 3});
+    let extra =
+        json!({"max_completion_tokens": 9, "stream_options": {"more": true}, "top_k": 3, "stream": null});
     model.extra = extra.as_object().cloned().unwrap_or_else(Map::new);
     let prompt = crate::compose::prompt(&spec(), &ConversationState::default(), &model, false);
     let body: Value =
@@ -247,4 +248,22 @@ fn extra_settings_are_merged_into_the_body() {
     assert_eq!(body["max_completion_tokens"], 9);
     assert_eq!(body["stream_options"], json!({"include_usage": true, "more": true}));
     assert_eq!(body["top_k"], 3);
+    assert_eq!((body.get("max_tokens"), body.get("stream")), (None, None));
+}
+
+#[test]
+fn the_limit_of_tokens_has_the_name_that_the_model_takes() {
+    for (is_original, name, expected) in [
+        (true, "any", "max_completion_tokens"),
+        (false, "gpt-5-mini", "max_completion_tokens"),
+        (false, "openai/o3", "max_completion_tokens"),
+        (false, "qwen3:8b", "max_tokens"),
+    ] {
+        let model = ModelSpec { is_original, model: name.to_owned(), ..model("main") };
+        let prompt = crate::compose::prompt(&spec(), &ConversationState::default(), &model, false);
+        let body = encode_request(&prompt, &model, &ServerQuirks::default()).body;
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let names = ["max_tokens", "max_completion_tokens"].into_iter().filter(|it| body.get(*it).is_some());
+        assert_eq!(names.collect::<Vec<_>>(), [expected], "{name}");
+    }
 }

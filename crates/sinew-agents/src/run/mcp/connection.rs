@@ -75,6 +75,12 @@ struct McpListener {
     notes: AtomicUsize,
 }
 
+impl McpListener {
+    fn new(progress: Option<&UnboundedSender<Value>>, secrets: &ResolvedSecrets) -> Self {
+        Self { progress: progress.cloned(), secrets: secrets.clone(), notes: AtomicUsize::new(0) }
+    }
+}
+
 impl ClientHandler for McpListener {
     fn get_info(&self) -> ClientConfig {
         ClientConfig::new(
@@ -108,90 +114,94 @@ impl McpConnection {
         around: &RunnerSurroundings,
         progress: Option<&UnboundedSender<Value>>,
     ) -> Result<Self, AgentError> {
-        let mut secrets = ResolvedSecrets::default();
-        let listener = |secrets: &ResolvedSecrets| McpListener {
-            progress: progress.cloned(),
-            secrets: secrets.clone(),
-            notes: AtomicUsize::new(0),
-        };
         match place {
             ServerLocation::Program { program, arguments, folder, env } => {
                 let mut command = tokio::process::Command::new(program);
                 command.args(arguments).current_dir(folder).env_clear();
-                for name in INHERITED {
-                    if let Some(value) = (around.environment)(name) {
-                        command.env(name, value);
-                    }
-                }
-                for (name, template) in env {
-                    command.env(name, filled(&format!("env '{name}'"), template, around, &mut secrets)?);
-                }
-                command
-                    .stdin(Stdio::piped())
-                    .stdout(Stdio::piped())
-                    .stderr(Stdio::piped())
-                    .kill_on_drop(true);
-                #[cfg(unix)]
-                command.process_group(0);
-                let mut child = command.spawn().map_err(|error| AgentError::Start {
-                    program: program.clone(),
-                    reason: error.to_string(),
-                })?;
-                let group = ProcessGroup::of(&child);
-                let (Some(stdin), Some(stdout), Some(stderr)) =
-                    (child.stdin.take(), child.stdout.take(), child.stderr.take())
-                else {
-                    return Err(AgentError::Host("the program has no pipes".to_owned()));
-                };
-                tokio::spawn(tell_errors(stderr, secrets.clone(), progress.cloned()));
-                let pipes = AsyncRwTransport::<RoleClient, LineLimit<ChildStdout>, ChildStdin>::new_client(
-                    LineLimit::new(stdout, MAX_ANSWER_BYTES),
-                    stdin,
-                )
-                .with_max_line_length(2 * MAX_ANSWER_BYTES);
-                let service =
-                    listener(&secrets).serve(pipes).await.map_err(|error| failed(&error, &secrets))?;
-                Ok(Self {
-                    service,
-                    program: Mutex::new(Some(ServerProgram { _group: group, _child: child })),
-                    secrets,
-                    host: String::new(),
-                })
+                Self::start(program, command, env, around, progress).await
             }
             ServerLocation::Address { url, headers, allow_private } => {
-                let parsed = Url::parse(url).map_err(|error| failed(&error, &secrets))?;
-                check_literal_address(&parsed, *allow_private)?;
-                let mut named = HashMap::new();
-                for (name, template) in headers {
-                    let value = filled(&format!("header '{name}'"), template, around, &mut secrets)?;
-                    let bad = |error: &dyn std::fmt::Display| failed(error, &ResolvedSecrets::default());
-                    let mut value = HeaderValue::try_from(value).map_err(|error| bad(&error))?;
-                    value.set_sensitive(true);
-                    named.insert(HeaderName::try_from(name).map_err(|error| bad(&error))?, value);
-                }
-                let host = parsed.host_str().unwrap_or_default().to_owned();
-                let mut attempt = 1;
-                let service = loop {
-                    let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-                        .custom_headers(named.clone())
-                        .max_json_response_size(MAX_ANSWER_BYTES)
-                        .max_sse_event_size(MAX_ANSWER_BYTES);
-                    let client = http_client(*allow_private)?;
-                    let transport = StreamableHttpClientTransport::with_client(client, config);
-                    let error = match listener(&secrets).serve(transport).await {
-                        Ok(service) => break service,
-                        Err(error) => error,
-                    };
-                    let Some(limit) = RateLimit::of_start(&error) else {
-                        return Err(failed(&error, &secrets));
-                    };
-                    let delay = limit.delay(attempt).ok_or_else(|| limited(&host, limit, attempt))?;
-                    tokio::time::sleep(delay).await;
-                    attempt += 1;
-                };
-                Ok(Self { service, program: Mutex::default(), secrets, host })
+                Self::connect(url, headers, *allow_private, around, progress).await
             }
         }
+    }
+
+    async fn start(
+        program: &str,
+        mut command: tokio::process::Command,
+        env: &[(String, Template)],
+        around: &RunnerSurroundings,
+        progress: Option<&UnboundedSender<Value>>,
+    ) -> Result<Self, AgentError> {
+        let mut secrets = ResolvedSecrets::default();
+        for name in INHERITED {
+            if let Some(value) = (around.environment)(name) {
+                command.env(name, value);
+            }
+        }
+        for (name, template) in env {
+            command.env(name, filled(&format!("env '{name}'"), template, around, &mut secrets)?);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        #[cfg(unix)]
+        command.process_group(0);
+        let mut child = command
+            .spawn()
+            .map_err(|error| AgentError::Start { program: program.to_owned(), reason: error.to_string() })?;
+        let group = ProcessGroup::of(&child);
+        let (Some(stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(AgentError::Host("the program has no pipes".to_owned()));
+        };
+        tokio::spawn(tell_errors(stderr, secrets.clone(), progress.cloned()));
+        let pipes = AsyncRwTransport::<RoleClient, LineLimit<ChildStdout>, ChildStdin>::new_client(
+            LineLimit::new(stdout, MAX_ANSWER_BYTES),
+            stdin,
+        )
+        .with_max_line_length(2 * MAX_ANSWER_BYTES);
+        let listener = McpListener::new(progress, &secrets);
+        let service = listener.serve(pipes).await.map_err(|error| failed(&error, &secrets))?;
+        let program = Mutex::new(Some(ServerProgram { _group: group, _child: child }));
+        Ok(Self { service, program, secrets, host: String::new() })
+    }
+
+    async fn connect(
+        url: &str,
+        headers: &[(String, Template)],
+        allow_private: bool,
+        around: &RunnerSurroundings,
+        progress: Option<&UnboundedSender<Value>>,
+    ) -> Result<Self, AgentError> {
+        let mut secrets = ResolvedSecrets::default();
+        let parsed = Url::parse(url).map_err(|error| failed(&error, &secrets))?;
+        check_literal_address(&parsed, allow_private)?;
+        let mut named = HashMap::new();
+        for (name, template) in headers {
+            let value = filled(&format!("header '{name}'"), template, around, &mut secrets)?;
+            let bad = |error: &dyn std::fmt::Display| failed(error, &ResolvedSecrets::default());
+            let mut value = HeaderValue::try_from(value).map_err(|error| bad(&error))?;
+            value.set_sensitive(true);
+            named.insert(HeaderName::try_from(name).map_err(|error| bad(&error))?, value);
+        }
+        let host = parsed.host_str().unwrap_or_default().to_owned();
+        let mut attempt = 1;
+        let service = loop {
+            let config = StreamableHttpClientTransportConfig::with_uri(url)
+                .custom_headers(named.clone())
+                .max_json_response_size(MAX_ANSWER_BYTES)
+                .max_sse_event_size(MAX_ANSWER_BYTES);
+            let transport = StreamableHttpClientTransport::with_client(http_client(allow_private)?, config);
+            let error = match McpListener::new(progress, &secrets).serve(transport).await {
+                Ok(service) => break service,
+                Err(error) => error,
+            };
+            let Some(limit) = RateLimit::of_start(&error) else { return Err(failed(&error, &secrets)) };
+            let delay = limit.delay(attempt).ok_or_else(|| limited(&host, limit, attempt))?;
+            tokio::time::sleep(delay).await;
+            attempt += 1;
+        };
+        Ok(Self { service, program: Mutex::default(), secrets, host })
     }
 
     /// Lists the tools of the server. Leaves out those whose description cannot be read.
@@ -232,7 +242,7 @@ impl McpConnection {
             let tool = serde_json::from_value(item.clone());
             tool.inspect_err(|error| {
                 let name = clean(item["name"].as_str().unwrap_or_default().as_bytes(), &self.secrets);
-                tracing::warn!(tool = name, %error, "the description of a tool cannot be read; it is left out");
+                tracing::warn!(tool = name, %error, "a tool without a valid description is left out");
             })
             .ok()
         });

@@ -102,10 +102,7 @@ mod tests {
     #[test]
     fn messages_name_no_types() {
         for (error, expected) in [
-            (
-                "Transport send error: Transport [rmcp::transport::worker::WorkerTransport<a::B<c::D>>] error: slow",
-                "slow",
-            ),
+            ("Transport send error: Transport [a::WorkerTransport<a::B<c::D>>] error: slow", "slow"),
             (
                 "Send message error Transport [a::B<[u8]>] error: closed, when send initialize request",
                 "a message could not be sent: closed, when send initialize request",
@@ -120,7 +117,7 @@ mod tests {
                 "could not parse JSON response: EOF: <empty>",
             ),
             (
-                "expect initialized response, but received: Some(Response(JsonRpcResponse { jsonrpc: \"2.0\" }))",
+                "expect initialized response, but received: Some(Response(JsonRpcResponse { id: 1 }))",
                 "the server did not answer the initialization as MCP requires",
             ),
             ("Transport closed", "Transport closed"),

@@ -206,6 +206,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let artifacts = Arc::new(ArtifactFolder::open(folder.path().join("artifacts")).unwrap());
         let call = Call::new("x", Value::Null, artifacts);
+        let bare = json!({"type": "text", "text": "fine", "annotations": null});
         for (answer, expected) in [
             (json!({"content": [text("fine")]}), json!({"text": "fine"})),
             (json!({"content": [text("[1, 2]")]}), json!([1, 2])),
@@ -225,10 +226,7 @@ mod tests {
             ),
             (json!({"content": [text("b")], "structuredContent": [1]}), json!({"content": [1], "text": "b"})),
             // Null is absent.
-            (
-                json!({"content": [{"type": "text", "text": "fine", "annotations": null}], "structuredContent": null, "isError": null}),
-                json!({"text": "fine"}),
-            ),
+            (json!({"content": [bare], "structuredContent": null, "isError": null}), json!({"text": "fine"})),
             // Parts without a name, and of unknown types.
             (json!({"content": [text("see"), link]}), json!({"text": "see", "parts": [link]})),
             (json!({"content": [hologram, text("fine")]}), json!({"text": "fine", "parts": [hologram]})),
@@ -253,6 +251,7 @@ mod tests {
     #[test]
     fn failures_keep_their_details() {
         let details = json!({"error": {"code": "NEEDS_HUMAN"}});
+        let same = details.to_string();
         for (answer, expected) in [
             (json!({"content": [text("no")]}), None),
             (json!({"content": [text("no")], "isError": true}), Some("no".to_owned())),
@@ -261,8 +260,8 @@ mod tests {
                 Some(format!("no\n{details}")),
             ),
             (
-                json!({"content": [text(&details.to_string())], "structuredContent": details, "isError": true}),
-                Some(details.to_string()),
+                json!({"content": [text(&same)], "structuredContent": details, "isError": true}),
+                Some(same.clone()),
             ),
             (json!({"content": [], "isError": true}), Some("it gives no reason".to_owned())),
         ] {
