@@ -78,6 +78,12 @@ async fn failures_say_whose_they_are() {
         (json!({"command": ["/no/such/program"]}), json!({"tool": "add"}), "SINEW-5020 error: "),
         (json!({"command": ["true"]}), json!({"tool": "add"}), "SINEW-5050 error: "),
         (json!({"command": ["echo", "not JSON"]}), json!({"tool": "add"}), "SINEW-5050 error: "),
+        (
+            json!({"command": ["python3", "-c", "import no_such_module"]}),
+            json!({"tool": "add"}),
+            "SINEW-5050 error: the MCP server cannot be used: connection closed: initialize response; its \
+             standard error ends with 'ModuleNotFoundError: No module named 'no_such_module''",
+        ),
         (json!({"env": {"KEY": "${env:UNSET}"}}), json!({"tool": "add"}), "SINEW-5036 error: "),
     ] {
         let shown = format!("{fields} {input}");

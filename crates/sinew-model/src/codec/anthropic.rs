@@ -6,7 +6,7 @@ use sinew_protocol::tool::ToolDeclaration;
 use super::anthropic_schema;
 use super::assemble::with_own_ids;
 use super::lenient_json::whole_arguments;
-use super::refusals::refusal_of_error;
+use super::refusals::{error_of, refusal_of_error};
 use super::{tokens, unfinished};
 use crate::prompt::{AnswerForm, Prompt, PromptMessage};
 use crate::spec::ModelSpec;
@@ -163,8 +163,10 @@ impl MessageCollector {
         match event.get("type").and_then(Value::as_str).unwrap_or_default() {
             "error" => return Err(refusal_of_error(event.get("error").unwrap_or(event))),
             // Proxies send errors without the type.
-            "" if event.get("error").is_some_and(|error| !error.is_null()) => {
-                return Err(refusal_of_error(&event["error"]));
+            "" => {
+                if let Some(error) = error_of(event, "content") {
+                    return Err(refusal_of_error(error));
+                }
             }
             "message_stop" => self.is_done = true,
             "message_start" => {
@@ -258,7 +260,7 @@ impl MessageCollector {
 
 /// Decodes an answer that is not streamed.
 pub(super) fn read_whole(document: &Value) -> Result<ModelTurn, ModelRefusal> {
-    let error = document.get("error").filter(|error| !error.is_null());
+    let error = error_of(document, "content");
     if document["type"] == "error" || error.is_some() {
         return Err(refusal_of_error(error.unwrap_or(document)));
     }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::assemble::with_own_ids;
-use super::refusals::refusal_of_error;
+use super::refusals::{error_of, refusal_of_error};
 use super::{tokens, unfinished};
 use crate::prompt::{AnswerForm, Prompt, PromptMessage, PromptResult};
 use crate::spec::ModelSpec;
@@ -150,7 +150,7 @@ impl ContentCollector {
         event: &Value,
         deltas: &mut Vec<TurnDelta>,
     ) -> Result<(), ModelRefusal> {
-        if let Some(error) = event.get("error").filter(|error| !error.is_null()) {
+        if let Some(error) = error_of(event, "candidates") {
             return Err(refusal_of_error(error));
         }
         let blocked = event["promptFeedback"]["blockReason"].as_str();

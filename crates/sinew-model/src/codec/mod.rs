@@ -27,6 +27,9 @@ pub use server_quirks::ServerQuirks;
 /// Data of the event that ends a stream of OpenAI.
 const END_OF_STREAM: &[u8] = b"[DONE]";
 
+/// Maximum bytes of an answer that is not a stream, to report them.
+const MAX_STRAY_BYTES: usize = 1 << 10;
+
 /// Maximum bytes of an answer.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
@@ -106,6 +109,8 @@ pub struct AnswerReader {
     events: EventReader,
     /// Bytes of an answer that is not streamed.
     whole: Option<Vec<u8>>,
+    /// Start of an answer that is streamed.
+    stray: Vec<u8>,
     begun: bool,
     bytes: usize,
     broken: Option<ModelRefusal>,
@@ -135,6 +140,7 @@ impl AnswerReader {
             collector,
             events: EventReader::new(MAX_ANSWER_BYTES),
             whole: None,
+            stray: Vec::new(),
             begun: false,
             bytes: 0,
             broken: None,
@@ -168,6 +174,8 @@ impl AnswerReader {
             whole.extend_from_slice(bytes);
             return Vec::new();
         }
+        let room = MAX_STRAY_BYTES.saturating_sub(self.stray.len());
+        self.stray.extend_from_slice(&bytes[..room.min(bytes.len())]);
         match self.events.push(bytes) {
             Ok(events) => self.take_events(events),
             Err(error) => {
@@ -248,21 +256,23 @@ impl AnswerReader {
         if let Some(refusal) = self.broken {
             return Err(refusal);
         }
-        let turn = match self.whole {
-            Some(whole) => {
-                let document = lenient_json::parse(&whole, &mut self.is_marked)
-                    .map_err(|error| refusals::refusal_of_text(&whole, &error.to_string()))?;
-                match self.collector {
-                    Collector::OpenAi(_) => openai::read_whole(&document),
-                    Collector::Anthropic(_) => anthropic::read_whole(&document),
-                    Collector::Gemini(_) => gemini::read_whole(&document),
-                }
+        let turn = if let Some(whole) = self.whole {
+            let document = lenient_json::parse(&whole, &mut self.is_marked)
+                .map_err(|error| refusals::refusal_of_text(&whole, &error.to_string()))?;
+            match self.collector {
+                Collector::OpenAi(_) => openai::read_whole(&document),
+                Collector::Anthropic(_) => anthropic::read_whole(&document),
+                Collector::Gemini(_) => gemini::read_whole(&document),
             }
-            None => match self.collector {
+        } else {
+            let turn = match self.collector {
                 Collector::OpenAi(collector) => collector.end(),
                 Collector::Anthropic(collector) => collector.end(),
                 Collector::Gemini(collector) => collector.end(),
-            },
+            };
+            // Without an answer, the text that is not a stream is the message.
+            let message = || refusals::refusal_of_text(&self.stray, "it is not a stream of events");
+            turn.map_err(|refusal| if is_stray(&self.stray) { message() } else { refusal })
         }?;
         Ok(if self.is_marked { with_whole_characters(turn) } else { turn })
     }
@@ -278,6 +288,12 @@ fn with_whole_characters(mut turn: ModelTurn) -> ModelTurn {
         }
     }
     turn
+}
+
+/// Returns whether an answer starts with text that is not a line of a stream, such as the error of a proxy.
+fn is_stray(start: &[u8]) -> bool {
+    const FIELDS: [&[u8]; 6] = [b":", b"data", b"event", b"id", b"retry", b"\xef\xbb\xbf"];
+    !start.is_empty() && !FIELDS.iter().any(|field| start.starts_with(field))
 }
 
 /// Returns the refusal for a stream that ended before its answer.

@@ -5,7 +5,7 @@ use sinew_protocol::tool::ToolDeclaration;
 
 use super::assemble::{CallAssembler, call_value, merge_foreign, with_own_ids};
 use super::lenient_json::whole_arguments;
-use super::refusals::refusal_of_error;
+use super::refusals::{error_of, refusal_of_error};
 use super::{tokens, unfinished};
 use crate::prompt::{AnswerForm, Prompt, PromptMessage};
 use crate::spec::ModelSpec;
@@ -146,7 +146,7 @@ impl ChatCollector {
         event: &Value,
         deltas: &mut Vec<TurnDelta>,
     ) -> Result<(), ModelRefusal> {
-        if let Some(error) = error_of(event) {
+        if let Some(error) = error_of(event, "choices") {
             return Err(refusal_of_error(error));
         }
         if let Some(model) = event.get("model").and_then(Value::as_str).filter(|_| self.model.is_empty()) {
@@ -156,6 +156,9 @@ impl ChatCollector {
             self.usage = usage_of(usage);
         }
         let Some(choice) = event.get("choices").and_then(|choices| choices.get(0)) else { return Ok(()) };
+        if let Some(error) = choice.get("error").filter(|error| error.is_object()) {
+            return Err(refusal_of_error(error));
+        }
         let reason = choice.get("finish_reason").and_then(Value::as_str);
         if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
             self.finish = Some(reason.to_owned());
@@ -207,7 +210,7 @@ impl ChatCollector {
 
 /// Decodes an answer that is not streamed.
 pub(super) fn read_whole(document: &Value) -> Result<ModelTurn, ModelRefusal> {
-    if let Some(error) = error_of(document) {
+    if let Some(error) = error_of(document, "choices") {
         return Err(refusal_of_error(error));
     }
     let choice = document.get("choices").and_then(|choices| choices.get(0));
@@ -266,18 +269,6 @@ fn call_of(piece: &Value) -> RequestedCall {
     }
 }
 
-/// Returns the error in an event or a document. Some servers send it without the member `error`.
-fn error_of(event: &Value) -> Option<&Value> {
-    let error = event.get("error").filter(|error| !error.is_null() && **error != false);
-    let is_bare = event.get("choices").is_none_or(Value::is_null)
-        && (event["object"] == "error" || event["message"].is_string() || event.get("detail").is_some());
-    match error {
-        Some(Value::Bool(_)) => Some(event),
-        Some(error) => Some(error),
-        None => is_bare.then_some(event),
-    }
-}
-
 /// Returns a text, or the concatenated texts of a list of parts.
 fn text_of(content: &Value) -> String {
     match content {
@@ -291,11 +282,13 @@ fn text_of(content: &Value) -> String {
 
 fn finish_of(reason: &str) -> Result<FinishReason, ModelRefusal> {
     match reason {
-        "length" => Ok(FinishReason::Length),
-        "content_filter" => {
+        "length" | "max_tokens" | "MAX_TOKENS" | "model_length" => Ok(FinishReason::Length),
+        "content_filter" | "content_filtered" | "sensitive" | "SAFETY" => {
             Err(ModelRefusal::new(RefusalKind::Filtered, "the provider's filter stopped the answer"))
         }
-        "error" => Err(ModelRefusal::unreadable("the provider stopped with an error")),
+        "error" | "abort" | "cancelled" | "network_error" | "insufficient_system_resource" => {
+            Err(ModelRefusal::unreadable(format!("the provider stopped with {reason}")))
+        }
         _ => Ok(FinishReason::Stop),
     }
 }

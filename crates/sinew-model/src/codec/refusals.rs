@@ -128,6 +128,18 @@ pub(super) fn refusal_of_error(error: &Value) -> ModelRefusal {
     ModelRefusal { kind, message, retry_after_ms: retry_delay_ms(error, 0) }
 }
 
+/// Returns the error in an event or a document, which has no member `content`. Some servers send an
+/// error without the member `error`.
+pub(super) fn error_of<'a>(event: &'a Value, content: &str) -> Option<&'a Value> {
+    let is_bare = event.get(content).is_none_or(Value::is_null)
+        && (event["object"] == "error" || event["message"].is_string() || event.get("detail").is_some());
+    match event.get("error") {
+        None | Some(Value::Null | Value::Bool(false)) => is_bare.then_some(event),
+        Some(Value::Bool(true)) => Some(event),
+        Some(error) => Some(error),
+    }
+}
+
 /// Returns the refusal for data that is not JSON: the text of an error, or a page of a proxy.
 pub(super) fn refusal_of_text(data: &[u8], problem: &str) -> ModelRefusal {
     match shown(&body_message(data)) {

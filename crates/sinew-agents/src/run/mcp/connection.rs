@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
@@ -43,6 +44,8 @@ const MAX_LIST_PAGES: usize = 64;
 const MAX_ERROR_LINES: usize = 256;
 /// Maximum progress notifications of a server that are forwarded.
 const MAX_PROGRESS_NOTES: usize = 1_000;
+/// Time to read the rest of the standard error of a program that did not start.
+const ERROR_DRAIN: Duration = Duration::from_millis(500);
 /// Maximum bytes of a reported line of standard error or message of a notification.
 const MAX_MESSAGE_BYTES: usize = 1 << 10;
 /// Maximum bytes of a notification that are sanitised.
@@ -154,14 +157,27 @@ impl McpConnection {
         else {
             return Err(AgentError::Host("the program has no pipes".to_owned()));
         };
-        tokio::spawn(tell_errors(stderr, secrets.clone(), progress.cloned()));
+        let errors = tokio::spawn(tell_errors(stderr, secrets.clone(), progress.cloned()));
         let pipes = AsyncRwTransport::<RoleClient, LineLimit<ChildStdout>, ChildStdin>::new_client(
             LineLimit::new(stdout, MAX_ANSWER_BYTES),
             stdin,
         )
         .with_max_line_length(2 * MAX_ANSWER_BYTES);
         let listener = McpListener::new(progress, &secrets);
-        let service = listener.serve(pipes).await.map_err(|error| failed(&error, &secrets))?;
+        let service = match listener.serve(pipes).await {
+            Ok(service) => service,
+            Err(error) => {
+                drop(group);
+                let mut reason = reason_of(&error, &secrets);
+                // A program that fails reports the reason last.
+                if let Ok(Ok(last)) = tokio::time::timeout(ERROR_DRAIN, errors).await
+                    && !last.is_empty()
+                {
+                    reason = format!("{reason}; its standard error ends with '{last}'");
+                }
+                return Err(AgentError::McpServer { reason });
+            }
+        };
         let program = Mutex::new(Some(ServerProgram { _group: group, _child: child }));
         Ok(Self { service, program, secrets, host: String::new() })
     }
@@ -390,19 +406,22 @@ fn filled(
     template.fill(&scope, plain, |name| secrets.read(environment, name)).map_err(|error| error.at(place))
 }
 
-/// Reports lines of standard error as progress. Drains the rest, so that the program never blocks.
+/// Reports lines of standard error as progress. Drains the rest, so that the program never blocks. Returns
+/// the last line.
 async fn tell_errors(
     stderr: ChildStderr,
     secrets: ResolvedSecrets,
     progress: Option<UnboundedSender<Value>>,
-) {
+) -> String {
     let (mut reader, mut line, mut told) = (BufReader::new(stderr), Vec::new(), 0);
+    let mut last = Vec::new();
     loop {
         line.clear();
         // A line above the limit is reported in pieces.
         match (&mut reader).take(MAX_MESSAGE_BYTES as u64).read_until(b'\n', &mut line).await {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
+            Ok(0) | Err(_) => return clean(&last, &secrets),
+            Ok(_) if line.trim_ascii().is_empty() => {}
+            Ok(_) => line.clone_into(&mut last),
         }
         let Some(progress) = progress.as_ref().filter(|_| told < MAX_ERROR_LINES) else { continue };
         let text = clean(&line, &secrets);
