@@ -110,8 +110,8 @@ pub fn refusal_of_status(status: u16, retry_after_ms: Option<u64>, body: &[u8]) 
     let document = serde_json::from_slice::<Value>(body).unwrap_or_default();
     let words = String::from_utf8_lossy(body).to_lowercase();
     let message = match shown(&body_message(body)) {
-        told if told.is_empty() => format!("the provider answered {status}"),
-        told => format!("the provider answered {status}: {told}"),
+        text if text.is_empty() => format!("the provider answered {status}"),
+        text => format!("the provider answered {status}: {text}"),
     };
     let kind = kind_of(Some(status), &words, &codes_of(&document));
     ModelRefusal { kind, message, retry_after_ms: retry_after_ms.or_else(|| retry_delay_ms(&document, 0)) }
@@ -119,12 +119,12 @@ pub fn refusal_of_status(status: u16, retry_after_ms: Option<u64>, body: &[u8]) 
 
 /// Returns the refusal for an error in an answer with status 200.
 pub(super) fn refusal_of_error(error: &Value) -> ModelRefusal {
-    let told = message_of(error).unwrap_or_else(|| error.to_string());
+    let text = message_of(error).unwrap_or_else(|| error.to_string());
     let codes = codes_of(error);
     // Proxies report the status of the provider as the code.
     let status = codes.iter().find_map(|code| code.parse().ok().filter(|code| (400..600).contains(code)));
     let kind = kind_of(status, &error.to_string().to_lowercase(), &codes);
-    let message = format!("the provider reports an error: {}", shown(&told));
+    let message = format!("the provider reports an error: {}", shown(&text));
     ModelRefusal { kind, message, retry_after_ms: retry_delay_ms(error, 0) }
 }
 
@@ -143,29 +143,30 @@ pub(super) fn error_of<'a>(event: &'a Value, content: &str) -> Option<&'a Value>
 /// Returns the refusal for data that is not JSON: the text of an error, or a page of a proxy.
 pub(super) fn refusal_of_text(data: &[u8], problem: &str) -> ModelRefusal {
     match shown(&body_message(data)) {
-        told if told.is_empty() => ModelRefusal::unreadable(problem),
-        told => ModelRefusal::unreadable(format!("{problem}: {told}")),
+        text if text.is_empty() => ModelRefusal::unreadable(problem),
+        text => ModelRefusal::unreadable(format!("{problem}: {text}")),
     }
 }
 
 /// Returns the class of an error. `words` is the whole error in lower case.
 fn kind_of(status: Option<u16>, words: &str, codes: &[String]) -> RefusalKind {
-    let says = |known: &[&[&str]]| known.iter().any(|parts| parts.iter().all(|part| words.contains(part)));
+    let mentions =
+        |known: &[&[&str]]| known.iter().any(|parts| parts.iter().all(|part| words.contains(part)));
     let has_code = |known: &[&str]| codes.iter().any(|code| known.contains(&code.as_str()));
     match status {
         Some(402) => RefusalKind::QuotaExceeded,
         Some(413) => RefusalKind::ContextTooLong,
-        Some(401 | 403 | 404 | 429) | None if says(NO_QUOTA) => RefusalKind::QuotaExceeded,
-        Some(403) if says(FILTERED) => RefusalKind::Filtered,
+        Some(401 | 403 | 404 | 429) | None if mentions(NO_QUOTA) => RefusalKind::QuotaExceeded,
+        Some(403) if mentions(FILTERED) => RefusalKind::Filtered,
         Some(401 | 403 | 404) => RefusalKind::Denied,
-        Some(429) if says(NEVER_FITS) => RefusalKind::ContextTooLong,
+        Some(429) if mentions(NEVER_FITS) => RefusalKind::ContextTooLong,
         Some(429) => RefusalKind::Limited,
-        _ if says(TOO_LONG) || has_code(TOO_LONG_CODES) => RefusalKind::ContextTooLong,
-        Some(400 | 422) | None if says(FILTERED) => RefusalKind::Filtered,
-        Some(400 | 422) if says(NO_QUOTA) => RefusalKind::QuotaExceeded,
-        Some(400 | 503) | None if says(LIMITED) => RefusalKind::Limited,
+        _ if mentions(TOO_LONG) || has_code(TOO_LONG_CODES) => RefusalKind::ContextTooLong,
+        Some(400 | 422) | None if mentions(FILTERED) => RefusalKind::Filtered,
+        Some(400 | 422) if mentions(NO_QUOTA) => RefusalKind::QuotaExceeded,
+        Some(400 | 503) | None if mentions(LIMITED) => RefusalKind::Limited,
         Some(408 | 409 | 425 | 500..) => RefusalKind::Unavailable,
-        Some(400 | 422) | None if says(DENIED) => RefusalKind::Denied,
+        Some(400 | 422) | None if mentions(DENIED) => RefusalKind::Denied,
         Some(400 | 422) => RefusalKind::BadRequest,
         None if words.contains("invalid_request") => RefusalKind::BadRequest,
         Some(_) => RefusalKind::Denied,

@@ -25,7 +25,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::ServerLocation;
 use super::line_limit::LineLimit;
-use super::service_errors::{MAX_ATTEMPTS, RateLimit, TOO_MANY_REQUESTS, plain_message};
+use super::service_errors::{RateLimit, TOO_MANY_REQUESTS, plain_message};
 use super::tool_answer::ToolAnswer;
 use super::tool_choice::ToolChoice;
 use crate::clean::{ResolvedSecrets, clean};
@@ -245,11 +245,19 @@ impl McpConnection {
     /// Returns a page of the list of tools, and the cursor of the next one.
     async fn listed_tools(&self, cursor: Option<String>) -> Result<(Vec<Tool>, Option<String>), AgentError> {
         let page = PaginatedRequestParams::default().with_cursor(cursor);
-        let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(page));
-        let document = match self.send(request).await?.map_err(|error| failed(&error, &self.secrets))? {
-            ServerResult::ListToolsResult(listed) => return Ok((listed.tools, listed.next_cursor)),
-            ServerResult::CustomResult(document) => document.0,
-            _ => Value::Null,
+        // The library keeps lists for the time that the server states.
+        let listed = self.within_rate(|| self.service.list_tools(Some(page.clone()))).await?;
+        let document = match listed {
+            Ok(listed) => return Ok((listed.tools, listed.next_cursor)),
+            Err(ServiceError::UnexpectedResponse) => {
+                let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(page));
+                match self.within_rate(|| self.send_once(request.clone())).await? {
+                    Ok(ServerResult::CustomResult(document)) => document.0,
+                    Ok(_) => Value::Null,
+                    Err(error) => return Err(failed(&error, &self.secrets)),
+                }
+            }
+            Err(error) => return Err(failed(&error, &self.secrets)),
         };
         let Some(items) = document.get("tools").and_then(Value::as_array) else {
             return Err(AgentError::McpServer { reason: "its list of tools cannot be read".to_owned() });
@@ -266,18 +274,22 @@ impl McpConnection {
         Ok((tools.collect(), next))
     }
 
-    /// Sends a request. Repeats it after the requested delay if the server's rate limit rejects it.
-    async fn send(&self, request: ClientRequest) -> Result<Result<ServerResult, ServiceError>, AgentError> {
-        for attempt in 1.. {
-            let error = match self.send_once(request.clone()).await {
+    /// Makes a request. Repeats it after the requested delay if the server's rate limit rejects it.
+    async fn within_rate<T, F: Future<Output = Result<T, ServiceError>>>(
+        &self,
+        request: impl Fn() -> F,
+    ) -> Result<Result<T, ServiceError>, AgentError> {
+        let mut attempt = 1;
+        loop {
+            let error = match request().await {
+                Ok(answer) => return Ok(Ok(answer)),
                 Err(error) => error,
-                answer => return Ok(answer),
             };
             let Some(limit) = RateLimit::of_request(&error) else { return Ok(Err(error)) };
             let delay = limit.delay(attempt).ok_or_else(|| limited(&self.host, limit, attempt))?;
             tokio::time::sleep(delay).await;
+            attempt += 1;
         }
-        Err(AgentError::Host(format!("more than {MAX_ATTEMPTS} attempts")))
     }
 
     /// Sends a request, and cancels it if this future is dropped before the answer.
@@ -317,7 +329,8 @@ impl McpConnection {
             CallToolRequestParams::new(choice.tool.clone()).with_arguments(choice.arguments.clone());
         params.meta = Some(meta);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let answer = self.send(request).await?.map_err(|error| match error {
+        let answer = self.within_rate(|| self.send_once(request.clone())).await?;
+        let answer = answer.map_err(|error| match error {
             ServiceError::McpError(_) => failed(&error, &self.secrets),
             lost => AgentError::McpAnswerLost { reason: reason_of(&lost, &self.secrets) },
         })?;

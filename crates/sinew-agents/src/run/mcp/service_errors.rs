@@ -10,7 +10,7 @@ use rmcp::transport::streamable_http_client::{HttpStatusError, StreamableHttpErr
 use crate::run::http::retry_after;
 
 /// Attempts of a request that the server's rate limit rejects.
-pub(super) const MAX_ATTEMPTS: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 /// Maximum delay that a server can request.
 const MAX_DELAY: Duration = Duration::from_mins(1);
 /// HTTP status of a rate limit.

@@ -6,11 +6,12 @@ use sinew_protocol::Fault;
 use crate::clean::{ResolvedSecrets, value_with_texts};
 
 /// Keywords of provider formats. A secret with such a value is not redacted, to keep messages valid.
-const WIRE_WORDS: [&str; 24] = [
+const WIRE_WORDS: [&str; 27] = [
     "args",
     "arguments",
     "assistant",
     "content",
+    "extra_content",
     "function",
     "functionCall",
     "function_call",
@@ -19,6 +20,7 @@ const WIRE_WORDS: [&str; 24] = [
     "model",
     "name",
     "parts",
+    "provider_specific_fields",
     "reasoning",
     "reasoning_content",
     "reasoning_details",
@@ -27,6 +29,7 @@ const WIRE_WORDS: [&str; 24] = [
     "text",
     "thinking",
     "thoughtSignature",
+    "thought_signature",
     "tool_calls",
     "tool_use",
     "type",
