@@ -12,15 +12,15 @@ use crate::execution_list::ExecutionRow;
 pub use sinew_protocol::a2a::AgentSkill;
 pub use sinew_protocol::card::AgentKind;
 
-/// State of an agent, by the time of its last heartbeat.
+/// State of an agent, derived from its last heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentState {
-    /// It takes work.
+    /// The agent accepts tasks.
     Online,
-    /// It missed heartbeats.
+    /// The agent missed heartbeats.
     Late,
-    /// Its card is no longer valid: nothing is routed to it.
+    /// The agent's card has expired, and no tasks are routed to it.
     Offline,
 }
 
@@ -35,12 +35,12 @@ impl AgentState {
     }
 }
 
-/// One agent in a list.
+/// Agent in a list.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AgentRow {
-    /// Its name.
+    /// Name of the agent.
     pub name: String,
-    /// Its version.
+    /// Version of the agent.
     pub version: String,
     /// `agent` or `workflow`.
     #[serde(with = "agent_kind")]
@@ -48,107 +48,109 @@ pub struct AgentRow {
     pub kind: AgentKind,
     /// Purpose of the agent.
     pub description: String,
-    /// Ids of its skills.
+    /// Ids of the agent's skills.
     pub skills: Vec<String>,
-    /// `online`, `late` (it missed heartbeats) or `offline`.
+    /// `online`, `late` (missed heartbeats) or `offline`.
     pub state: AgentState,
-    /// Milliseconds since its last heartbeat.
+    /// Milliseconds since the last heartbeat.
     pub heartbeat_age_ms: u64,
-    /// Tasks in its queue; `None` if it has no queue or the caller may not see queues.
+    /// Number of tasks in the agent's queue. `null` if the agent has no queue, or if the caller may
+    /// not see queues.
     pub queued: Option<u64>,
 }
 
-/// One agent.
+/// Description of an agent.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AgentDetails {
-    /// Its name.
+    /// Name of the agent.
     pub name: String,
     /// `agent` or `workflow`.
     #[serde(with = "agent_kind")]
     #[schemars(with = "String")]
     pub kind: AgentKind,
-    /// Its version.
+    /// Version of the agent.
     pub version: String,
     /// Purpose of the agent.
     pub description: String,
-    /// Its skills.
+    /// Skills of the agent.
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     pub skills: Vec<AgentSkill>,
-    /// JSON Schema of its input; `None` for any JSON.
+    /// JSON Schema of the input. `null` if the agent accepts any JSON.
     pub input_schema: Option<Value>,
-    /// JSON Schema of its output; `None` for any JSON.
+    /// JSON Schema of the output. `null` if the agent may return any JSON.
     pub output_schema: Option<Value>,
-    /// How tasks reach it: `queue` or `direct`.
+    /// Delivery of tasks: `queue` or `direct`.
     pub delivery: String,
-    /// `online`, `late` (it missed heartbeats) or `offline`.
+    /// `online`, `late` (missed heartbeats) or `offline`.
     pub state: AgentState,
-    /// Milliseconds since its last heartbeat.
+    /// Milliseconds since the last heartbeat.
     pub heartbeat_age_ms: u64,
-    /// Tasks in its queue; `None` if it has no queue or the caller may not see queues.
+    /// Number of tasks in the agent's queue. `null` if the agent has no queue, or if the caller may
+    /// not see queues.
     pub queued: Option<u64>,
-    /// Executions that failed because of it: at most 10 of the latest 50 failed ones that the caller may see. `None` if they
-    /// were not requested: their records are read for it.
+    /// Executions that failed because of the agent: at most 10, from the latest 50 failed
+    /// executions that the caller may see. Absent unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_errors: Option<Vec<ExecutionRow>>,
 }
 
-/// A process of an agent. All of it is the word of the process.
+/// Process of an agent, as reported by the process itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentProcess {
     /// Id of the process.
     pub id: String,
     /// Version of the agent.
     pub version: String,
-    /// When it began to serve (RFC 3339).
+    /// When the process started to serve (RFC 3339).
     pub started: String,
-    /// Calls of its A2A endpoint.
+    /// Calls of the process's A2A endpoint.
     pub calls: WorkFigures,
-    /// Tasks of its queue; `None` if it tells nothing of them.
+    /// Tasks from the queue. Absent if the process does not report them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<WorkFigures>,
 }
 
-/// Work that was done, since the process began.
+/// Calls or tasks since the start of the process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkFigures {
-    /// Pieces of work.
+    /// Number of calls or tasks.
     pub count: u64,
-    /// Pieces of work that failed.
+    /// Number of calls or tasks that failed.
     pub errors: u64,
-    /// Mean time of one, in milliseconds.
+    /// Mean duration in milliseconds.
     pub average_ms: f64,
-    /// The latest error: a code, or a message; empty if there was none.
+    /// Latest error: a code or a message. Empty if there was none.
     pub last_error: String,
 }
 
-/// Work of one agent or workflow for an execution.
+/// Work of an agent or workflow for an execution.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentWork {
     /// Name of the agent or workflow.
     pub agent: String,
-    /// Whether a workflow was called.
+    /// Whether the callee is a workflow.
     pub is_workflow: bool,
-    /// Nodes that it worked on, in order of their first task; at most 50.
+    /// Nodes that sent tasks, in order of their first task. At most 50.
     pub nodes: Vec<String>,
-    /// Number of tasks, including those of repeated attempts.
+    /// Number of tasks, including retries.
     pub tasks: usize,
-    /// Tasks without a result.
+    /// Number of tasks without a result.
     pub open: usize,
-    /// Tasks that ended with a fault.
+    /// Number of tasks that failed.
     pub failed: usize,
-    /// Total milliseconds of work; open tasks count to the time of the view. If an agent does not
-    /// report its work time, the time from task to result.
+    /// Total work time in milliseconds. Open tasks count up to the current time. For agents that do
+    /// not report their work time, the time from task to result.
     pub working_ms: u64,
-    /// The longest of these times.
+    /// Longest work time of a task, in milliseconds.
     pub longest_ms: u64,
-    /// Total milliseconds that tasks were queued, if the agent reports its work time.
+    /// Total queue time of tasks, in milliseconds. 0 if the agent does not report its work time.
     pub queued_ms: u64,
-    /// The longest of these times.
+    /// Longest queue time of a task, in milliseconds. 0 if the agent does not report its work time.
     pub longest_queued_ms: u64,
     /// Tokens and price, as reported by the agent.
     #[serde(flatten)]
     pub used: TaskUsage,
-    /// The latest fault; `None` if no task failed.
+    /// Latest fault. Absent if no task failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<Fault>,
 }

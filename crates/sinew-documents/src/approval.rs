@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::execution::{PersonDecision, ShownWait};
 
-/// A question that waits for a person.
+/// Question that waits for a person.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct OpenApproval {
     /// The question and its node.
@@ -14,17 +14,18 @@ pub struct OpenApproval {
     pub wait: ShownWait,
     /// Id of the execution.
     pub execution: String,
-    /// Name of its workflow.
+    /// Name of the workflow.
     pub workflow: String,
-    /// Caller who started it.
+    /// Caller who started the execution.
     #[serde(skip)]
     pub caller: String,
-    /// Names of the workflows that wait for it, outermost first.
+    /// Names of the workflows that wait for the execution, outermost first. Absent if there are
+    /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
 }
 
-/// A question with the data to judge.
+/// Question with the data that is needed to decide.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalDetails {
     /// The question.
@@ -32,6 +33,6 @@ pub struct ApprovalDetails {
     pub approval: OpenApproval,
     /// Input of the execution.
     pub input: Value,
-    /// Decisions that were made in this execution before.
+    /// Earlier decisions in this execution.
     pub decisions: Vec<PersonDecision>,
 }

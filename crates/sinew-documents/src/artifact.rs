@@ -6,17 +6,17 @@ use sinew_protocol::artifact::ArtifactMeta;
 
 use crate::timestamp::Timestamp;
 
-/// One artifact in a list.
+/// Artifact of an execution.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ArtifactRow {
     /// Name, version, size, digest and type.
     #[serde(flatten)]
     pub meta: ArtifactMeta,
-    /// The node whose agent left it; `input` for a file that came with the input.
+    /// Node whose agent created the artifact, or `input` for a file of the input.
     pub node: String,
-    /// Number of the attempt, from 1; 0 for a file that came with the input.
+    /// Number of the attempt, starting at 1. 0 for a file of the input.
     pub attempt: u32,
-    /// Whether its bytes lie in the record itself.
+    /// Whether the content is stored in the record.
     pub inline: bool,
 }
 
@@ -27,16 +27,16 @@ impl ArtifactRow {
     }
 }
 
-/// Artifacts of a mesh.
+/// Page of artifacts.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MeshArtifactPage {
-    /// Artifacts, those of the latest executions first.
+    /// Artifacts, those of the newest executions first.
     pub artifacts: Vec<MeshArtifact>,
-    /// Cursor of the next page; `None` on the last one.
+    /// Cursor of the next page. `null` on the last page.
     pub next: Option<String>,
 }
 
-/// An artifact with its execution.
+/// Artifact with its execution.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MeshArtifact {
     /// The artifact.
@@ -54,24 +54,25 @@ pub struct MeshArtifact {
     pub started: Timestamp,
 }
 
-/// Tasks that were given an artifact.
+/// Uses of an artifact.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ArtifactUses {
-    /// The tasks.
+    /// Tasks that received the artifact.
     pub uses: Vec<ArtifactUse>,
-    /// Executions that were searched.
+    /// Number of searched executions.
     pub searched_executions: usize,
 }
 
-/// A task that was given an artifact, or an execution that was started with it.
+/// Task that received an artifact, or execution that was started with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArtifactUse {
-    /// Execution of the task.
+    /// Id of the execution.
     pub execution: String,
-    /// Name of its workflow.
+    /// Name of the workflow.
     pub workflow: String,
-    /// The node, with its place in maps and loops; `None` for the input of the execution itself.
+    /// Node with its index in maps and loops. `null` if the artifact is part of the execution's
+    /// input.
     pub node: Option<String>,
-    /// Number of the attempt, from 1; 0 for the input of the execution itself.
+    /// Number of the attempt, starting at 1. 0 if the artifact is part of the execution's input.
     pub attempt: u32,
 }

@@ -5,48 +5,51 @@ use std::borrow::Cow;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An execution that was started.
+/// Started execution.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StartedExecution {
     /// Id of the execution.
     pub execution: String,
     /// Name of the workflow.
     pub workflow: String,
-    /// Whether this request started it, and no earlier one of the same id or key.
+    /// Whether this request started the execution. False if an earlier request with the same id or
+    /// key did.
     pub new: bool,
-    /// Agents and workflows that it calls and that are not on the mesh, each in words.
+    /// Warnings about agents and workflows that the workflow calls but that do not exist on the
+    /// mesh. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// An execution that received a command.
+/// Execution that received a command.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SteeredExecution {
     /// Id of the execution.
     pub execution: String,
-    /// Status that the command leads to.
+    /// Status of the execution after the command.
     pub status: Cow<'static, str>,
 }
 
-/// An execution that left the way of another one.
+/// Execution that was forked from another execution.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ForkedExecution {
     /// Id of the new execution.
     pub execution: String,
     /// Name of the workflow.
     pub workflow: String,
-    /// Id of the old execution.
+    /// Id of the original execution.
     pub fork_of: String,
 }
 
-/// A new execution that goes on with the newest version of a workflow, in the place of another one.
+/// New execution that replaces another one and continues with the newest version of the
+/// workflow.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RetriedExecution {
     /// Id of the new execution.
     pub execution: String,
     /// Name of the workflow.
     pub workflow: String,
-    /// Id of the old execution.
+    /// Id of the original execution.
     pub retry_of: String,
 }
 

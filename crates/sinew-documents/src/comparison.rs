@@ -11,7 +11,7 @@ use crate::present;
 /// Comparison of two executions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutionComparison {
-    /// True if they do not differ.
+    /// Whether the executions are equal.
     pub same: bool,
     /// The first execution.
     #[schemars(description = "")]
@@ -19,17 +19,18 @@ pub struct ExecutionComparison {
     /// The second execution.
     #[schemars(description = "")]
     pub second: ComparedExecution,
-    /// Patch from the first input to the second.
+    /// JSON Patch from the first input to the second.
     #[schemars(with = "Vec<Value>")]
     pub input: Vec<PatchOperation>,
-    /// Patch from the first output to the second.
+    /// JSON Patch from the first output to the second.
     #[schemars(with = "Vec<Value>")]
     pub output: Vec<PatchOperation>,
-    /// Nodes with their index in maps and loops: first those of the first execution, then the others.
+    /// Nodes with their index in maps and loops: those of the first execution, then the remaining
+    /// nodes of the second.
     pub nodes: Vec<NodeComparison>,
 }
 
-/// One of the compared executions.
+/// Compared execution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedExecution {
     /// Id of the execution.
@@ -38,7 +39,7 @@ pub struct ComparedExecution {
     /// Name of the workflow.
     #[schemars(description = "")]
     pub workflow: String,
-    /// Digest of its plan.
+    /// Digest of the plan.
     #[schemars(description = "")]
     pub version: String,
     /// Status.
@@ -51,10 +52,10 @@ pub struct ComparedExecution {
     pub duration_ms: u64,
 }
 
-/// A node of either execution.
+/// Compared node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeComparison {
-    /// The node with its index in maps and loops.
+    /// Node with its index in maps and loops.
     #[schemars(description = "")]
     #[serde(rename = "node")]
     pub label: String,
@@ -69,25 +70,25 @@ pub struct NodeComparison {
     #[schemars(description = "")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second: Option<ComparedNode>,
-    /// Patch from the first output to the second.
+    /// JSON Patch from the first output to the second.
     #[schemars(with = "Vec<Value>")]
     pub output: Vec<PatchOperation>,
 }
 
-/// A node in one of the executions.
+/// Node in one of the compared executions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedNode {
     /// Status.
     #[schemars(description = "")]
     pub status: NodeStatus,
-    /// Attempts of its latest activation.
+    /// Number of attempts of the latest activation.
     #[schemars(description = "")]
     pub attempts: u32,
     /// Milliseconds from start to end, or until now.
     #[schemars(description = "")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// Why it failed.
+    /// Why the node failed. Absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
 }

@@ -6,29 +6,30 @@ use serde_json::Value;
 
 use crate::timestamp::Timestamp;
 
-/// One event.
+/// Event of an execution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventLine {
-    /// `round.index`: the round, counted from 1, and the index in it.
+    /// Position of the event, `ROUND.INDEX`: the round, starting at 1, and the index within it.
     pub seq: String,
-    /// Milliseconds since 1970 UTC.
+    /// When the event occurred (RFC 3339).
     pub at: Timestamp,
-    /// Kind of the event.
+    /// Type of the event.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The node of the event, with its index in maps and loops.
+    /// Node of the event, with its index in maps and loops. Absent if it concerns the execution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The event itself.
+    /// Body of the event.
     pub event: Value,
 }
 
-/// A page of events.
+/// Page of events.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct EventPage {
     /// The events, in the requested order.
     #[schemars(description = "")]
     pub events: Vec<EventLine>,
-    /// The `seq` of the last event, if more follow; what `after` takes, and `before` where the newest come first.
+    /// `seq` of the last event, to pass as `after` (or as `before` with newest first) for the next
+    /// page. `null` on the last page.
     pub next: Option<String>,
 }

@@ -17,72 +17,74 @@ pub use sinew_protocol::Fault;
 pub use sinew_protocol::journal::Verdict;
 pub use sinew_protocol::person_wait::PersonWait;
 
-/// The description of an execution.
+/// Description of an execution.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutionDescription {
     /// Id of the execution.
     pub execution: String,
     /// Name of the workflow.
     pub workflow: String,
-    /// Digest of the plan it runs.
+    /// Digest of the plan that the execution runs.
     pub version: String,
     /// Name of the dialect.
     pub dialect: String,
-    /// Status.
+    /// Status of the execution.
     #[serde(with = "crate::execution_status")]
     #[schemars(with = "String")]
     pub status: ExecutionStatus,
     /// Origin of the execution.
     #[serde(flatten)]
     pub about: RecordOrigin,
-    /// Start time.
+    /// When the execution started (RFC 3339).
     pub started: Timestamp,
-    /// End time; `None` while it is open.
+    /// When the execution ended (RFC 3339). Absent while it is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
-    /// When its process ended before the execution did; `None` if it still runs or has ended.
+    /// When the process that ran the execution stopped before the execution ended (RFC 3339).
+    /// Absent if the execution has ended or is in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Timestamp>,
-    /// True if no agent was called and every output was null.
+    /// Whether the execution is a dry run: no agents are called, and all outputs are null.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-    /// Milliseconds from start to end, or until now.
+    /// Milliseconds from start to end, or to the current time while the execution is open.
     pub duration_ms: u64,
-    /// Nodes by status.
+    /// Number of nodes by status.
     pub nodes: NodeCounts,
-    /// The input.
+    /// Input of the execution.
     pub input: Value,
-    /// The output, if there is one.
+    /// Output of the execution. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    /// The dialect's own result object.
+    /// Result object in the format of the dialect.
     pub native: Value,
-    /// Waits of the execution or its nodes.
+    /// Waits of the execution and its nodes.
     pub waiting: Vec<ShownWait>,
-    /// The failure, if it failed.
+    /// Failure of the execution. Absent if it did not fail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureDescription>,
-    /// Problems that did not fail a node: failed conversions, contract violations.
+    /// Problems that did not fail a node: failed conversions and contract violations. Absent if
+    /// there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<NodeWarning>,
     /// Number of retries by operators.
     pub retries: u32,
-    /// Model usage by node.
+    /// Model usage by node. Absent if there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelUsage>,
-    /// Decisions of people.
+    /// Decisions of people. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<PersonDecision>,
-    /// Commands that it received, with their callers.
+    /// Commands that the execution received, with their callers.
     pub commands: Vec<Verdict>,
-    /// Recommended commands.
+    /// Suggested commands.
     pub next: Vec<String>,
 }
 
-/// A problem that did not cause a node to fail.
+/// Problem that did not fail a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeWarning {
-    /// The node.
+    /// Node of the warning. Absent if it applies to the execution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// Description in one sentence.
@@ -106,29 +108,29 @@ pub struct NodeCounts {
     pub skipped: usize,
 }
 
-/// The first failure, outermost message first.
+/// Failure of an execution, outermost message first.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FailureDescription {
-    /// Node of the original failure; absent if no node failed.
+    /// Node of the original failure. Absent if no node failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Fault of the execution, of each enclosing node, then of the attempts of the innermost node.
+    /// Faults of the execution, of each enclosing node, and of the attempts of the innermost node.
     pub chain: Vec<FailureCause>,
 }
 
-/// One fault of the chain.
+/// Fault in the chain of a failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailureCause {
-    /// The node; absent for the execution itself.
+    /// Node of the fault. Absent for the execution itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Called agent.
+    /// Agent that was called. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Number of the attempt.
+    /// Number of the attempt, starting at 1. Absent if the fault is not of an attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// Time of the fault.
+    /// When the fault occurred (RFC 3339). Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
     /// The fault.
@@ -140,19 +142,19 @@ pub struct FailureCause {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RecordOrigin {
-    /// Caller who started it.
+    /// Caller who started the execution.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub caller: String,
-    /// The user.
+    /// User on whose behalf the execution runs. Absent if there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub user: String,
-    /// The session.
+    /// Session of the execution. Absent if there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub session: String,
-    /// Labels.
+    /// Labels of the execution.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// The execution that called it.
+    /// Id of the execution that called this one. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
 }
@@ -178,7 +180,7 @@ pub fn caller(token: &Token) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitKind {
-    /// An executor that serves the shard.
+    /// An executor that owns the shard.
     Executor,
     /// The result of an agent.
     Agent,
@@ -200,13 +202,13 @@ pub enum WaitKind {
     End,
 }
 
-/// One wait of an execution.
+/// Wait of an execution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShownWait {
-    /// The node, with its index in maps and loops; absent for the entire execution.
+    /// Node with its index in maps and loops. Absent if the entire execution waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The activation, which an answer names if a node waits several times.
+    /// Activation. An answer specifies it if several activations of a node wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activation: Option<u32>,
     /// Kind of wait.
@@ -220,18 +222,19 @@ pub struct ShownWait {
     /// Whether there is a concern, such as an unreachable agent.
     #[serde(skip)]
     pub is_late: bool,
-    /// Start of the wait.
+    /// Start of the wait (RFC 3339).
     pub since: Timestamp,
-    /// Deadline, if there is one.
+    /// Deadline (RFC 3339). Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// The agent that has to respond.
+    /// Agent that has to respond. Absent for other waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Question for the person.
+    /// Question for the person. Absent for other waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<PersonQuestion>,
-    /// The called execution that asks the question, if any. An answer is forwarded to it.
+    /// Question of a called execution or agent, to which the answer is forwarded. Absent if the
+    /// node itself asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_in: Option<PersonWait>,
 }
@@ -243,7 +246,7 @@ pub struct PersonQuestion {
     pub prompt: String,
     /// Data to review.
     pub data: Value,
-    /// People who may decide; anyone if empty.
+    /// People who may decide. Empty if anyone may.
     pub allowed: Vec<String>,
 }
 
@@ -279,21 +282,21 @@ impl DecisionOutcome {
 /// A decision of a person.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PersonDecision {
-    /// The node with the question, with its index in maps and loops.
+    /// Node with its index in maps and loops.
     pub node: String,
     /// `approved`, `rejected`, `answered` or `timed out`.
     #[serde(rename = "decision")]
     #[schemars(with = "String")]
     pub word: DecisionOutcome,
-    /// The person; absent if the question timed out.
+    /// Person who decided. Absent if the question timed out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Milliseconds since 1970 UTC.
+    /// When the decision was made (RFC 3339).
     pub at: Timestamp,
-    /// Comment of the person, if there is one.
+    /// Comment of the person. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
-    /// The answer, if it is more than approve or reject.
+    /// Data of the answer. Absent if the answer only approves or rejects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }

@@ -9,40 +9,41 @@ use sinew_protocol::usage::ModelTotals;
 use crate::execution_status::ExecutionStatus;
 use crate::timestamp::Timestamp;
 
-/// A row of the list.
+/// Execution in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutionRow {
     /// Id of the execution.
     pub execution: String,
     /// Name of the workflow.
     pub workflow: String,
-    /// Status.
+    /// Status of the execution.
     #[serde(with = "crate::execution_status")]
     #[schemars(with = "String")]
     pub status: ExecutionStatus,
-    /// Start time.
+    /// When the execution started (RFC 3339).
     pub started: Timestamp,
-    /// End time; `None` while it is open.
+    /// When the execution ended (RFC 3339). Absent while it is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
-    /// When its process ended before the execution did; `None` if it still runs or has ended.
+    /// When the process that ran the execution stopped before the execution ended (RFC 3339).
+    /// Absent if the execution has ended or is in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Timestamp>,
-    /// True if no agent was called and every output was null.
+    /// Whether the execution is a dry run: no agents are called, and all outputs are null.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-    /// Caller who started it.
+    /// Caller who started the execution.
     pub caller: String,
-    /// Current wait, in one line.
+    /// Current wait, in one line. Absent if the execution waits for nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
-    /// Why it failed or was cancelled.
+    /// Why the execution failed or was cancelled. Absent otherwise.
     #[serde(rename = "error", skip_serializing_if = "Option::is_none")]
     pub fault: Option<RowFault>,
-    /// Labels.
+    /// Labels of the execution.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Model usage that its agents reported with results.
+    /// Model usage, as reported by agents with their results.
     #[serde(default, skip_serializing_if = "ModelTotals::is_empty")]
     pub usage: ModelTotals,
 }
@@ -54,10 +55,10 @@ pub struct RowFault {
     pub code: String,
     /// Message for people.
     pub message: String,
-    /// The node that failed first.
+    /// Node that failed first. Absent if no node failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The agent whose task failed first.
+    /// Agent whose task failed first. Absent if no task failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
@@ -69,14 +70,15 @@ impl RowFault {
     }
 }
 
-/// A page of executions.
+/// Page of executions.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutionPage {
     /// The executions, running first, then newest.
     #[schemars(description = "")]
     pub executions: Vec<ExecutionRow>,
-    /// Cursor of the next page; `None` on the last.
+    /// Cursor of the next page. `null` on the last page.
     pub next: Option<String>,
-    /// Shards that no executor serves: starts that are stored there may be missing.
+    /// Number of shards without an executor. Executions that were started there may be missing from
+    /// the list.
     pub unlisted_shards: usize,
 }

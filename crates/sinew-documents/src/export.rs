@@ -8,21 +8,21 @@ use crate::execution::ExecutionDescription;
 use crate::node::{NodeDescription, TreeBranch};
 use crate::timeline::Timeline;
 
-/// Everything that people look at in an export.
+/// Views of an exported execution.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ExportViews {
-    /// Status, with causes and next steps.
+    /// Status, causes and next steps.
     pub description: ExecutionDescription,
-    /// Nodes, three levels deep.
+    /// Tree of nodes with up to three levels.
     pub tree: Option<Vec<TreeBranch>>,
-    /// The first activations with input and output.
+    /// First activations with input and output.
     pub nodes: Vec<NodeDescription>,
-    /// Times of activations.
+    /// Timeline of the execution.
     pub timeline: Timeline,
-    /// The latest events.
+    /// Latest events.
     pub events: Vec<EventLine>,
-    /// Number of earlier events.
+    /// Number of omitted earlier events.
     pub skipped_events: usize,
-    /// Drawing as SVG; `None` for one that is too large.
+    /// Drawing as SVG. `null` if it is too large.
     pub drawing: Option<String>,
 }

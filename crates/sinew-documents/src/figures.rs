@@ -7,135 +7,144 @@ use serde::{Deserialize, Serialize};
 
 use crate::timestamp::Timestamp;
 
-/// Activity of the latest minutes.
+/// Executions and errors by minute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeshActivity {
-    /// Minutes, the oldest first; the last one is not over.
+    /// Minutes, oldest first. The last one is in progress.
     pub minutes: Vec<MinuteActivity>,
-    /// Errors of these minutes, the most frequent first.
+    /// Errors in these minutes, most frequent first.
     pub errors: Vec<ErrorCount>,
-    /// Whether all executions of these minutes are counted; if not, older ones are still being read.
+    /// Whether all executions in these minutes are counted. False while older executions are still
+    /// being read.
     pub is_whole: bool,
 }
 
-/// Executions of one minute.
+/// Number of executions in one minute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MinuteActivity {
-    /// When the minute began, milliseconds since 1970 UTC.
+    /// Start of the minute (RFC 3339).
     pub at: Timestamp,
-    /// Executions that started.
+    /// Number of executions that started.
     pub started: u64,
-    /// Executions that ended, those that failed among them.
+    /// Number of executions that ended, including failed ones.
     pub ended: u64,
-    /// Executions that failed.
+    /// Number of executions that failed.
     pub failed: u64,
 }
 
-/// Executions that failed by one error.
+/// Number of executions that failed with an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorCount {
     /// Operator code.
     pub code: String,
-    /// Executions.
+    /// Number of executions that failed with this error.
     pub count: u64,
-    /// Execution that failed last.
+    /// Id of the latest execution that failed with this error.
     pub latest: String,
 }
 
 /// Executions by status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutionCounts {
-    /// Number of executions of each status in the words of documents; statuses without an execution are left out.
+    /// Number of executions by status. Statuses without executions are omitted.
     pub counts: BTreeMap<String, u64>,
-    /// Whether all executions are counted; if not, older ones are still being read, or are too many.
+    /// Whether all executions are counted. False while older executions are still being read, or if
+    /// there are too many.
     pub is_whole: bool,
 }
 
-/// Ends of the executions of a workflow.
+/// Outcomes of a workflow's executions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkflowOutcomes {
-    /// Ends by version, in the order of the digests; those of an unknown version first.
+    /// Outcomes by version, sorted by digest. Executions of unknown versions come first.
     pub versions: Vec<VersionOutcomes>,
-    /// Whether all executions are counted; if not, older ones are still being read, or are too many.
+    /// Whether all executions are counted. False while older executions are still being read, or if
+    /// there are too many.
     pub is_whole: bool,
 }
 
-/// Ends of the executions of one version.
+/// Outcomes of the executions of one version.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VersionOutcomes {
-    /// Digest of the version; `None` for executions whose record does not name it, as those of older releases.
+    /// Digest of the version. `null` for executions whose record does not contain it, such as those
+    /// of older releases.
     pub version: Option<String>,
-    /// Executions that succeeded.
+    /// Number of executions that succeeded.
     pub succeeded: u64,
-    /// Executions that failed.
+    /// Number of executions that failed.
     pub failed: u64,
-    /// Executions that were cancelled.
+    /// Number of executions that were cancelled.
     pub cancelled: u64,
 }
 
-/// Figures of all workflows by span of time.
+/// Outcomes and durations of all workflows by interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkflowFigures {
-    /// When the first span begins, milliseconds since 1970 UTC.
+    /// Start of the first interval (RFC 3339).
     pub from: Timestamp,
-    /// Milliseconds of a span.
+    /// Length of an interval in milliseconds.
     pub span_ms: u64,
-    /// Workflows of which an execution ended in these spans, by name.
+    /// Workflows with executions that ended in these intervals, by name.
     pub workflows: Vec<WorkflowSeries>,
-    /// Whether all executions of these spans are counted; if not, older ones are still being read.
+    /// Whether all executions in these intervals are counted. False while older executions are
+    /// still being read.
     pub is_whole: bool,
 }
 
-/// Figures of one workflow, the oldest span first.
+/// Outcomes and durations of a workflow by interval, oldest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkflowSeries {
     /// Name of the workflow.
     pub workflow: String,
-    /// Executions that ended in each span.
+    /// Number of executions that ended in each interval.
     pub ended: Vec<u64>,
-    /// Executions that failed in each span.
+    /// Number of executions that failed in each interval.
     pub failed: Vec<u64>,
-    /// Milliseconds that 95 of 100 executions took at most that ended in each span; `None` if none did.
+    /// 95th percentile of the durations in milliseconds, for each interval. `null` if no execution
+    /// ended in the interval.
     pub p95_ms: Vec<Option<u64>>,
-    /// The same for all spans together.
+    /// 95th percentile of the durations over all intervals, in milliseconds. `null` if no execution
+    /// ended.
     pub p95_of_all_ms: Option<u64>,
 }
 
-/// All figures at one time.
+/// Message rates and node durations at one time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrafficReport {
-    /// Seconds over which the rates were taken.
+    /// Measurement period of the rates, in seconds.
     pub seconds: f64,
-    /// Rates by group, by name.
+    /// Rates of streams and of event types.
     pub rates: Vec<GroupRate>,
-    /// Times by agent, by name; the first is that of all.
+    /// Durations by agent, sorted by name. The first entry is the total of all agents.
     pub latencies: Vec<GroupLatency>,
 }
 
-/// Messages a second of a group of subjects.
+/// Message rate of a stream or an event type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupRate {
-    /// The group: `event.TYPE` for events, the name of the stream for all that is stored.
+    /// Name of a stream, or `event.TYPE` for an event type.
     pub group: String,
-    /// Messages a second.
+    /// Messages per second.
     pub messages: f64,
-    /// Bytes a second; of streams that hand on what they take, the mean size of what they hold times the messages.
+    /// Bytes per second. For a stream, messages per second times the mean size of its stored
+    /// messages.
     pub bytes: f64,
 }
 
-/// Times of nodes, from start to result.
+/// Durations of nodes, from start to result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupLatency {
-    /// Agent or workflow that works for the nodes.
+    /// Name of the agent or workflow that the nodes call.
     pub group: String,
-    /// Nodes that were measured.
+    /// Number of measured nodes.
     pub count: usize,
-    /// Half of the nodes took at most so many milliseconds.
+    /// Median duration in milliseconds.
     pub p50_ms: u64,
-    /// 95 of 100 nodes took at most so many milliseconds.
+    /// 95th percentile of the durations in milliseconds.
     pub p95_ms: u64,
-    /// 99 of 100 nodes took at most so many milliseconds.
+    /// 99th percentile of the durations in milliseconds.
     pub p99_ms: u64,
-    /// Milliseconds that 95 of 100 nodes took at most, by spans of 30 seconds, the oldest of 20 first; `None` if none ended.
+    /// 95th percentile of the durations in milliseconds, for each of the last 20 intervals of 30
+    /// seconds, oldest first. `null` if no node ended in the interval.
     pub p95_by_span_ms: Vec<Option<u64>>,
 }

@@ -97,36 +97,36 @@ pub struct RelatedPlace {
     pub message: String,
 }
 
-/// Outcome of a check of files: what was read, and the findings in order.
+/// Result of a validation: the files and their diagnostics in order.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ValidationReport {
-    /// Version of this form.
+    /// Version of the format.
     pub version: u32,
     /// Number of errors in all files.
     pub errors: usize,
     /// Number of warnings in all files.
     pub warnings: usize,
-    /// The files.
+    /// Validated files.
     pub files: Vec<CheckedFile>,
-    /// Findings, each with code, severity, message and place.
+    /// Diagnostics, each with code, severity, message and location.
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     pub diagnostics: Vec<Finding>,
-    /// Drawings of the workflows as SVG, by name, where they were asked for.
+    /// Drawings of the workflows as SVG, by name. Absent unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drawings: Option<BTreeMap<String, String>>,
-    /// Sockets of the nodes, where drawings were asked for and the dialect has sockets.
+    /// Sockets of the nodes. Absent unless drawings are requested and the dialect has sockets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sockets: Option<Vec<NodeSockets>>,
 }
 
-/// A file that was checked.
+/// Validated file.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CheckedFile {
     /// Path or name of the file.
     pub file: String,
-    /// Dialect; `None` if the file cannot be read.
+    /// Dialect of the file. `null` if the file cannot be read.
     pub dialect: Option<String>,
-    /// Workflows of the file.
+    /// Names of the workflows in the file.
     pub workflows: Vec<String>,
     /// Number of errors.
     pub errors: usize,
@@ -134,7 +134,7 @@ pub struct CheckedFile {
     pub warnings: usize,
 }
 
-/// Sockets of a node, as the catalogue of its kind describes them.
+/// Sockets of a node, from the catalog of its kind.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NodeSockets {
     /// Name of the workflow.
@@ -143,16 +143,16 @@ pub struct NodeSockets {
     pub node: String,
     /// Kind of the node.
     pub kind: String,
-    /// Outline of the node.
+    /// Shape of the node.
     #[schemars(with = "Value")]
     pub shape: String,
-    /// Colour of the node.
+    /// Color of the node.
     #[schemars(with = "Value")]
     pub color: String,
-    /// Sockets that take values: name, type, colour, outline.
+    /// Input sockets, each with name, type, color and shape.
     #[schemars(with = "Value")]
     pub inputs: Vec<Socket>,
-    /// Sockets that give values: name, type, colour, outline.
+    /// Output sockets, each with name, type, color and shape.
     #[schemars(with = "Value")]
     pub outputs: Vec<Socket>,
 }

@@ -10,38 +10,41 @@ use sinew_protocol::usage::ModelTotals;
 use crate::timestamp::Timestamp;
 use crate::words;
 
-/// All of it, at one time.
+/// Status of a mesh at one time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct MeshStatus {
     /// Name of the mesh.
     pub namespace: String,
-    /// Shards of the mesh.
+    /// Number of shards of the mesh.
     pub shards: u32,
-    /// Shards whose owner is an executor that lives.
+    /// Number of shards that a live executor owns.
     pub owned: u32,
-    /// Executors, those that fell silent too: they are forgotten a day after their last heartbeat.
+    /// Executors, including unreachable ones, which are removed a day after their last heartbeat.
     pub executors: Vec<ExecutorStatus>,
-    /// Open executions by status.
+    /// Number of open executions by status.
     pub executions: BTreeMap<String, usize>,
     /// Streams of the mesh.
     pub streams: Vec<StreamStatus>,
-    /// Agents that are online, died and were not retired, or have a queue, by name.
+    /// Agents by name: those that are online, those that stopped without being retired, and those
+    /// with a queue.
     pub agents: Vec<AgentStatus>,
-    /// Cards that are refused.
+    /// Number of rejected agent cards.
     pub refused_cards: usize,
-    /// Messages that were set aside.
+    /// Number of quarantined messages.
     pub quarantined: u64,
-    /// Open executions that wait for something, those that were started first; not all of them.
+    /// Waiting executions, oldest first. The list is limited. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingExecution>,
-    /// Model calls behind the open executions, as far as their agents have told with results.
+    /// Model usage of the open executions, as reported by agents with their results. Absent if
+    /// there is none.
     #[serde(default, skip_serializing_if = "ModelTotals::is_empty")]
     pub models: ModelTotals,
     /// Agents that open executions wait for and that are not online, each with the number of those
     /// executions.
     #[serde(skip)]
     pub missing_agents: BTreeMap<String, usize>,
-    /// Open executions that no executor works on until an operator has looked at them.
+    /// Ids of held executions, which no executor processes until an operator resumes them. Absent
+    /// if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set_aside: Vec<String>,
 }
@@ -61,113 +64,115 @@ impl MeshStatus {
     }
 }
 
-/// An open execution and what it waits for.
+/// Open execution that waits.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WaitingExecution {
     /// Id of the execution.
     pub execution: String,
     /// Name of the workflow.
     pub workflow: String,
-    /// Milliseconds since it was started.
+    /// Milliseconds since the execution was started.
     pub age_ms: u64,
-    /// The wait, in words.
+    /// Current wait, in one line.
     pub waiting: String,
-    /// Model calls behind it, as far as its agents have told with results.
+    /// Model usage, as reported by agents with their results. Absent if there is none.
     #[serde(default, skip_serializing_if = "ModelTotals::is_empty")]
     pub models: ModelTotals,
 }
 
-/// An executor.
+/// Status of an executor.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutorStatus {
     /// Id of the executor.
     pub id: String,
-    /// Version of Sinew.
+    /// Version of Sinew that the executor runs.
     pub version: String,
-    /// Host and process.
+    /// Host and process of the executor.
     pub place: String,
-    /// Shards that the executor owns.
+    /// Number of shards that the executor owns.
     pub shards: usize,
-    /// Milliseconds since the last heartbeat of an executor that fell silent; `None` while the executor lives.
+    /// Milliseconds since the last heartbeat of an unreachable executor. Absent for a live
+    /// executor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_ms: Option<u64>,
 }
 
-/// A stream.
+/// Status of a stream.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StreamStatus {
-    /// Name on the server.
+    /// Name of the stream on the NATS server.
     pub name: String,
-    /// Messages in the stream.
+    /// Number of stored messages.
     pub messages: u64,
-    /// Bytes of these messages.
+    /// Size of the stored messages in bytes.
     pub bytes: u64,
 }
 
-/// An agent: its card, its last card if it died and was not retired, its queue, or several of them.
+/// Status of an agent, from its card, its last card (if it stopped without being retired) and
+/// its queue.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AgentStatus {
     /// Name of the agent.
     pub name: String,
-    /// Whether the card of the agent is announced.
+    /// Whether the agent publishes its card.
     pub online: bool,
-    /// Milliseconds since the last heartbeat; `None` if no card of the agent is known.
+    /// Milliseconds since the last heartbeat. Absent if no card of the agent is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heard_ms: Option<u64>,
-    /// Tasks that nobody has taken.
+    /// Number of tasks that are not delivered yet.
     pub queued: u64,
-    /// Tasks that were taken and not answered.
+    /// Number of tasks that are delivered and in progress.
     pub working: usize,
-    /// Tasks that were taken more than once.
+    /// Number of tasks that were delivered more than once.
     pub redelivered: usize,
 }
 
-/// A check of a mesh, and how it went.
+/// Health check of a mesh.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DoctorCheck {
-    /// Checked part of the mesh.
+    /// Subject of the check.
     #[serde(rename = "check")]
     pub what: Cow<'static, str>,
-    /// How the check went.
+    /// Result of the check.
     pub state: CheckState,
-    /// One sentence.
+    /// Explanation in one sentence.
     pub message: String,
-    /// Advice; `None` if there is nothing to do.
+    /// Suggested fix. Absent if nothing needs to be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Operator code, if the finding has one.
+    /// Operator code. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<Cow<'static, str>>,
 }
 
-/// How a check went.
+/// Result of a health check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckState {
-    /// As it must be.
+    /// The check passed.
     Ok,
-    /// Worth a look; nothing is broken.
+    /// The check passed with a warning.
     Warn,
-    /// Broken.
+    /// The check failed.
     Fail,
 }
 
-/// A message of the quarantine without its body and headers.
+/// Quarantined message without body and headers.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QuarantineRow {
-    /// Its name, `STREAM.SEQUENCE`.
+    /// Name of the message, `STREAM.SEQUENCE`.
     pub message: String,
-    /// Its subject.
+    /// Subject of the message.
     pub subject: String,
-    /// Why it was set aside.
+    /// Why the message was quarantined.
     pub reason: String,
-    /// When it was published (RFC 3339).
+    /// When the message was published (RFC 3339).
     pub time: Timestamp,
-    /// When it was set aside (RFC 3339).
+    /// When the message was quarantined (RFC 3339).
     pub set_aside: Timestamp,
 }
 
-/// Messages that were set aside.
+/// Page of quarantined messages.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QuarantinePage {
     /// The messages, oldest first.

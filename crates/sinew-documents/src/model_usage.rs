@@ -9,21 +9,21 @@ use crate::words;
 
 pub use sinew_protocol::usage::{ModelTotals, TaskUsage};
 
-/// Model usage of one node over all activations and attempts, as reported by its agent.
+/// Model usage of a node over all activations and attempts, as reported by its agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelUsage {
-    /// The node.
+    /// Node of the usage.
     pub node: String,
     /// Totals of its agent, and of the agents and workflows that it called.
     #[serde(flatten)]
     pub used: TaskUsage,
-    /// Turns that were replayed from the log of an earlier process.
+    /// Number of turns that were replayed from the log of an earlier process.
     pub replayed_turns: u64,
-    /// Calls with unknown result because of a crash.
+    /// Number of tool calls whose result is unknown because of a crash.
     pub unknown_calls: u64,
     /// Milliseconds spent waiting for people.
     pub waited_ms: u64,
-    /// Decisions of people about tool calls.
+    /// Decisions of people about tool calls. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<ToolDecision>,
 }
@@ -33,9 +33,9 @@ pub struct ModelUsage {
 pub struct ToolDecision {
     /// Name of the tool.
     pub tool: String,
-    /// Whether the call was allowed, or the question answered.
+    /// Whether the call was allowed or the question answered.
     pub approved: bool,
-    /// The person; empty if nobody answered.
+    /// Person who decided. Empty if nobody did.
     pub by: String,
 }
 

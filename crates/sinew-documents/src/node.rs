@@ -15,26 +15,27 @@ pub use sinew_protocol::ExecutionId;
 /// A row of the tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeRow {
-    /// The node's id.
+    /// Id of the node.
     pub node: String,
-    /// Its kind in the dialect.
+    /// Kind of the node in the dialect.
     pub kind: String,
-    /// Status.
+    /// Status of the node.
     pub status: NodeStatus,
-    /// Attempts of its latest activation.
+    /// Number of attempts of the latest activation.
     pub attempts: u32,
-    /// Number of activations, if there were several.
+    /// Number of activations.
     pub activations: u32,
-    /// Milliseconds from start to end (or now).
+    /// Milliseconds from start to end, or to the current time while the node is open. Absent if it
+    /// has not started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// Agent that works on it.
+    /// Agent of the node. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Why it failed or waits, or a summary of its children.
+    /// Why the node failed or waits, or a summary of its children. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Whether the workflow marks it as quiet.
+    /// Whether the workflow marks the node as quiet. Absent if not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quiet: bool,
 }
@@ -55,63 +56,65 @@ impl NodeRow {
     }
 }
 
-/// A node, or one of its activations, with its children.
+/// Node, or one of its activations, with its children.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TreeBranch {
-    /// The node with its index in maps and loops: `each_3`.
+    /// Node with its index in maps and loops, such as `each_3`.
     pub label: String,
     /// The node, or the activation.
     #[serde(flatten)]
     pub row: NodeRow,
-    /// Number of children that are not listed, by status.
+    /// Number of omitted children by status. Absent if there are none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, usize>")]
     pub folded: BTreeMap<NodeStatus, usize>,
-    /// Listed children.
+    /// Listed children. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<TreeBranch>,
 }
 
-/// One activation of a node.
+/// Description of an activation of a node.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NodeDescription {
-    /// The node with its index in maps and loops.
+    /// Node with its index in maps and loops.
     pub node: String,
-    /// Kind of the node in its dialect.
+    /// Kind of the node in the dialect.
     pub kind: String,
-    /// Status.
+    /// Status of the node.
     pub status: NodeStatus,
-    /// Agent that works on it.
+    /// Agent of the node. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Attempts of the latest activation.
+    /// Number of attempts of the latest activation.
     pub attempts: u32,
-    /// Milliseconds from start to end, or until now.
+    /// Milliseconds from start to end, or to the current time while the node is open. Absent if it
+    /// has not started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// Message for people.
+    /// Message for people. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Instruction for the agent.
+    /// Instruction for the agent. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
-    /// Input of the agent or workflow in the latest attempt.
+    /// Input of the agent or workflow in the latest attempt. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// The output, if there is one.
+    /// Output of the latest attempt. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    /// The fault of the latest attempt.
+    /// Fault of the latest attempt. Absent if it did not fail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Fault>,
-    /// Attempts that failed, in order.
+    /// Failed attempts, in order. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_attempts: Vec<FailedAttempt>,
-    /// Execution of the latest attempt, if a workflow was called. It may not exist yet or any more.
+    /// Id of the execution that the latest attempt called, which may not exist yet or may have been
+    /// deleted. Absent if no workflow was called.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub execution: Option<ExecutionId>,
-    /// Messages of its agents and scripts, oldest first.
+    /// Log messages of agents and scripts, oldest first. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub logs: Vec<NodeMessage>,
     /// Attempts, conditions, notes and usage.
@@ -119,68 +122,68 @@ pub struct NodeDescription {
     pub evidence: NodeEvidence,
 }
 
-/// A message of an agent or script.
+/// Log message of an agent or script.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NodeMessage {
-    /// Number of the attempt, from 1.
+    /// Number of the attempt, starting at 1.
     pub attempt: u32,
-    /// Time of the message.
+    /// When the message was logged (RFC 3339).
     pub at: Timestamp,
-    /// The text.
+    /// Text of the message.
     pub text: String,
 }
 
-/// An attempt that failed.
+/// Failed attempt.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FailedAttempt {
-    /// Number of the attempt, from 1.
+    /// Number of the attempt, starting at 1.
     pub attempt: u32,
-    /// Milliseconds since 1970 UTC.
+    /// When the attempt failed (RFC 3339).
     pub at: Timestamp,
-    /// The fault of the latest attempt.
+    /// Fault of the attempt.
     pub error: Fault,
 }
 
 /// Evidence of one activation.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct NodeEvidence {
-    /// Attempts, oldest first.
+    /// Attempts, oldest first. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempt_list: Vec<AttemptEvidence>,
-    /// Conditions of the node with their values.
+    /// Conditions of the node with their values. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     pub conditions: Vec<ConditionEvidence>,
-    /// Notes of the dialect: conversions and conditions that failed.
+    /// Notes of the dialect: failed conversions and conditions. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<Value>,
-    /// Tokens, price and turns of the latest result; null if not reported.
+    /// Tokens, cost and turns of the latest result. Absent if not reported.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub usage: Value,
-    /// Events of the latest result, such as tool calls.
+    /// Events of the latest result, such as tool calls. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agent_events: Vec<Value>,
 }
 
-/// One attempt of an activation.
+/// Attempt of an activation.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptEvidence {
-    /// Number of the attempt, from 1.
+    /// Number of the attempt, starting at 1.
     pub attempt: u32,
-    /// When the task was sent; milliseconds since 1970 UTC.
+    /// When the task was sent (RFC 3339).
     pub at: Timestamp,
     /// Input of the task.
     pub input: Value,
-    /// Milliseconds that the task was queued, if the agent reports its work time.
+    /// Queue time of the task, in milliseconds. Absent if the agent does not report its work time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queued_ms: Option<u64>,
-    /// Milliseconds of work, if the agent reports it.
+    /// Work time in milliseconds. Absent if the agent does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worked_ms: Option<u64>,
-    /// Output of the agent, if there is one.
+    /// Output of the agent. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    /// Fault of the attempt, if it failed.
+    /// Fault of the attempt. Absent if it did not fail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Fault>,
 }

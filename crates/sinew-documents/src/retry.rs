@@ -13,20 +13,20 @@ pub struct RetryPreview {
     pub execution: String,
     /// Name of the workflow.
     pub workflow: String,
-    /// Digest of the version that it would run with.
+    /// Digest of the version that the retry would run.
     pub version: String,
-    /// Digest of the newest version, if it differs.
+    /// Digest of the newest version. Absent if it is the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest: Option<String>,
     /// Nodes whose outputs are reused.
     pub keep: Vec<String>,
-    /// Nodes that run again, with the number of children that do (0 without children).
+    /// Nodes that are rerun, with the number of their rerun children (0 if there are none).
     pub rerun: BTreeMap<String, u32>,
     /// Nodes that are reset because they depend on a rerun node.
     pub reset: Vec<String>,
-    /// Unaffected nodes: they did not run or stay failed, and no predecessor runs again.
+    /// Unaffected nodes, which did not run or remain failed, and have no rerun predecessors.
     pub untouched: Vec<String>,
-    /// Input that replaces the node's input, or that of the entire execution.
+    /// Input that replaces the input of the node or of the execution. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
     /// Changes by the newest version; `None` if the execution continues with its own.
@@ -37,15 +37,16 @@ pub struct RetryPreview {
 /// Effects of a retry with the newest version, which is a new execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NewVersionPreview {
-    /// Digest of the version that the old execution was started with.
+    /// Digest of the version that the original execution was started with. Absent without a new
+    /// execution.
     pub started_with: String,
-    /// Nodes that the newest version changes, which run again.
+    /// Nodes that the newest version changes, which are rerun. Absent without a new execution.
     pub changed: Vec<String>,
-    /// Nodes that exist only in the newest version.
+    /// Nodes that exist only in the newest version. Absent without a new execution.
     pub added: Vec<String>,
-    /// Nodes that exist only in the old version.
+    /// Nodes that exist only in the original version. Absent without a new execution.
     pub removed: Vec<String>,
-    /// Nodes with decisions of people, who are asked again.
+    /// Nodes with decisions of people that have to be made again. Absent without a new execution.
     pub asked_again: Vec<String>,
 }
 
@@ -58,17 +59,17 @@ impl RetryPreview {
     }
 }
 
-/// A new execution, before it is started.
+/// Preview of a new execution.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StartPreview {
     /// Name of the workflow.
     pub would_start: String,
-    /// Digest of its version; `None` for the newest.
+    /// Digest of the workflow's version. `null` for the newest version.
     pub version: Option<String>,
-    /// Its input.
+    /// Input of the execution.
     pub input: Value,
-    /// Nodes whose outputs are given.
+    /// Nodes whose outputs are specified.
     pub given: Vec<String>,
-    /// Nodes at which it begins.
+    /// Nodes at which the execution starts.
     pub from: Vec<String>,
 }

@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 use crate::node_status::NodeStatus;
 use crate::timestamp::Timestamp;
 
-/// How an activation spends time.
+/// What an activation spends time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpanKind {
-    /// Queued in the execution: by concurrency limits, or until a person answers an earlier question.
+    /// Queued in the execution because of concurrency limits or an earlier open question.
     Queued,
     /// In the queue of an agent, if the agent reports its work time.
     AgentQueue,
-    /// With an agent or a script: from task to result, excluding the reported queue time.
+    /// Processed by an agent or script: from task to result, excluding the reported queue time.
     Agent,
     /// Waiting for the next attempt.
     BackOff,
@@ -26,33 +26,34 @@ pub enum SpanKind {
     Children,
 }
 
-/// A span of one kind of time; milliseconds since the start of the execution.
+/// Span of a timeline, in milliseconds since the start of the execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimelineSpan {
-    /// Kind of time.
+    /// What the activation spent the time on.
     pub kind: SpanKind,
-    /// Attempt of the activation; 0 before the first.
+    /// Number of the attempt. 0 before the first attempt.
     pub attempt: u32,
-    /// Start.
+    /// Start of the span.
     pub from: u64,
-    /// End, or the time of the view.
+    /// End of the span, or the current time while it is open.
     pub to: u64,
 }
 
 /// An activation with its spans.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimelineRow {
-    /// The node, with its index in maps and loops.
+    /// Node with its index in maps and loops.
     pub node: String,
-    /// Status.
+    /// Status of the node.
     pub status: NodeStatus,
-    /// Whether it is on the critical path: each activation of it started when the previous one ended.
+    /// Whether the activation is on the critical path. Each activation on it started when the
+    /// previous one ended.
     pub critical: bool,
     /// Milliseconds from the start of the execution to the start of the activation.
     pub at: u64,
     /// Spans in order, without overlap.
     pub spans: Vec<TimelineSpan>,
-    /// Whether the workflow marks the node as quiet.
+    /// Whether the workflow marks the node as quiet. Absent if not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quiet: bool,
 }
@@ -64,15 +65,15 @@ impl TimelineRow {
     }
 }
 
-/// Times of the activations of an execution.
+/// Timeline of an execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Timeline {
-    /// Start of the execution.
+    /// When the execution started (RFC 3339).
     pub started: Timestamp,
-    /// Milliseconds from the start to the end, or to the time of the view.
+    /// Milliseconds from start to end, or to the current time while the execution is open.
     pub duration_ms: u64,
     /// Activations in order of creation.
     pub rows: Vec<TimelineRow>,
-    /// Number of further activations in the window.
+    /// Number of further activations in the requested range.
     pub more: usize,
 }

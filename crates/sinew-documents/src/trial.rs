@@ -8,10 +8,10 @@ use sinew_protocol::Fault;
 use crate::execution_status::ExecutionStatus;
 use crate::finding::Finding;
 
-/// A task that an agent or a workflow would be given.
+/// Task that would be sent to an agent or a workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WouldAsk {
-    /// The node, as the plan names it.
+    /// Id of the node in the plan.
     pub node: String,
     /// Name of the agent or workflow.
     pub agent: Value,
@@ -19,18 +19,18 @@ pub struct WouldAsk {
     pub input: Value,
 }
 
-/// Outcome of a dry run.
+/// Result of a dry run.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DryRun {
     /// Name of the workflow.
     pub workflow: String,
-    /// Status of the execution at the end.
+    /// Status of the execution at its end.
     #[serde(with = "crate::execution_status")]
     #[schemars(with = "String")]
     pub status: ExecutionStatus,
-    /// Tasks in the order in which they would be sent.
+    /// Tasks that would be sent, in order.
     pub would_ask: Vec<WouldAsk>,
-    /// Why the input is refused or the execution failed; `None` if it did not fail.
+    /// Why the input was rejected or the execution failed. Absent if neither happened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Fault>,
 }

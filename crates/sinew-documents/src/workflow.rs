@@ -9,77 +9,79 @@ use serde_json::{Map, Value};
 use crate::finding::Finding;
 use crate::timestamp::Timestamp;
 
-/// One deployed workflow in a list.
+/// Deployed workflow in a list.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DeployedRow {
-    /// Its name.
+    /// Name of the workflow.
     pub name: String,
-    /// Its dialect.
+    /// Dialect of the workflow.
     pub dialect: String,
-    /// Its description.
+    /// Description of the workflow.
     pub description: String,
     /// Digest of the newest version.
     pub digest: String,
     /// Number of versions.
     pub versions: usize,
-    /// When the newest was deployed (RFC 3339).
+    /// When the newest version was deployed (RFC 3339).
     pub deployed: Timestamp,
-    /// Caller who deployed it.
+    /// Caller who deployed the newest version.
     pub by: String,
-    /// Agents and workflows that its newest version calls and that are not on the mesh, each in words.
+    /// Warnings about agents and workflows that the newest version calls but that do not exist on
+    /// the mesh. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// One version of a deployed workflow.
+/// Version of a deployed workflow.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct VersionRow {
     /// Name of the workflow.
     pub name: String,
-    /// Digest of its plan.
+    /// Digest of the plan.
     pub version: String,
-    /// Its dialect.
+    /// Dialect of the workflow.
     pub dialect: String,
-    /// When it was deployed (RFC 3339).
+    /// When the version was deployed (RFC 3339).
     pub deployed: Timestamp,
-    /// Caller who deployed it.
+    /// Caller who deployed the version.
     pub by: String,
 }
 
-/// Description of a workflow: its nodes in file order, its schemas, its partners and its limits.
+/// Description of a workflow: nodes in file order, schemas, callees and limits.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WorkflowDescription {
-    /// Its name.
+    /// Name of the workflow.
     pub name: String,
-    /// Its dialect.
+    /// Dialect of the workflow.
     pub dialect: String,
-    /// Its description.
+    /// Description of the workflow.
     pub description: String,
-    /// Version that its file names.
+    /// Version that the file specifies. `null` if it specifies none.
     pub version: Option<String>,
-    /// Digest of its plan.
+    /// Digest of the plan.
     pub digest: String,
-    /// File that it was read from; its name for a workflow that is deployed.
+    /// Path of the workflow file. For a deployed workflow, its name.
     pub file: String,
-    /// Its nodes, or the first of them.
+    /// Nodes in the order of the file, up to the requested number.
     pub nodes: Vec<NodeOutline>,
-    /// Agents that it asks.
+    /// Agents that the workflow calls.
     pub agents: BTreeSet<String>,
-    /// Workflows that it calls.
+    /// Workflows that the workflow calls.
     pub workflows: BTreeSet<String>,
-    /// JSON Schema of its input.
+    /// JSON Schema of the input. `null` if there is none.
     pub input_schema: Option<Value>,
-    /// JSON Schema of its output.
+    /// JSON Schema of the output. `null` if there is none.
     pub output_schema: Option<Value>,
-    /// Limits of its executions.
+    /// Limits of the workflow's executions.
     pub limits: Map<String, Value>,
-    /// Rules by which its nodes are scheduled.
+    /// Scheduling rules of the nodes.
     #[schemars(with = "Value")]
     pub profile: Map<String, Value>,
-    /// Number of all nodes, for a workflow that is deployed.
+    /// Total number of nodes. Absent unless the workflow is deployed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_count: Option<usize>,
-    /// Agents and workflows that it calls and that are not on the mesh, each in words, for a workflow that is deployed.
+    /// Warnings about agents and workflows that a deployed workflow calls but that do not exist on
+    /// the mesh. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -91,40 +93,41 @@ impl WorkflowDescription {
     }
 }
 
-/// A node of a workflow.
+/// Node of a workflow.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NodeOutline {
-    /// Its id.
+    /// Id of the node.
     pub id: String,
-    /// Word of the dialect for its type.
+    /// Kind of the node in the dialect.
     pub kind: String,
-    /// Agent or workflow that it asks.
+    /// Agent or workflow that the node calls. `null` if there is none.
     pub agent: Option<String>,
-    /// Nodes whose tokens it receives.
+    /// Nodes from which the node receives tokens.
     pub depends_on: Vec<String>,
-    /// Name for people.
+    /// Display name. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Map, loop or fork that runs it.
+    /// Map, loop or fork that runs the node. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_by: Option<String>,
-    /// Line in its file.
+    /// Line in the file. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }
 
-/// A deployed workflow.
+/// Deployed workflow.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Deployed {
-    /// The workflow.
+    /// Name of the workflow.
     pub name: String,
-    /// Its version: the digest of its plan.
+    /// Digest of the deployed version's plan.
     pub version: String,
-    /// Its dialect.
+    /// Dialect of the workflow.
     pub dialect: String,
-    /// False if the mesh had this version as its latest already.
+    /// Whether the version is new. False if it already was the newest version on the mesh.
     pub new: bool,
-    /// Findings of a check of the file against the mesh, each with code, severity, message and place.
+    /// Diagnostics of the file against the mesh, each with code, severity, message and location.
+    /// Absent if there are none.
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Finding>,
@@ -139,10 +142,11 @@ pub struct WorkflowSource {
     pub version: String,
     /// Dialect of the file.
     pub dialect: String,
-    /// The workflow file, then the files that it includes; empty if the mesh was not given them.
+    /// The workflow file and the files that it includes. Empty if they were not deployed with the
+    /// workflow.
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     pub files: Vec<SourceFile>,
-    /// Findings, as `sinew workflow validate -o json` lists them.
+    /// Diagnostics, in the format of `sinew workflow validate -o json`.
     #[schemars(with = "Vec<Value>")]
     pub diagnostics: Vec<Finding>,
 }

@@ -24,23 +24,23 @@ pub(crate) struct HttpProblem {
     findings: Option<Box<Value>>,
 }
 
-/// A refusal (RFC 9457), with the operator code, advice and findings.
+/// Problem details (RFC 9457) with the operator code, a hint and diagnostics.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub(crate) struct ProblemBody<'a> {
     r#type: &'static str,
-    /// Title of the page of the code.
+    /// Title of the page for the code.
     title: &'a str,
     /// HTTP status.
     status: u16,
-    /// One sentence.
+    /// Explanation in one sentence.
     detail: &'a str,
-    /// Operator code; `sinew explain CODE` has its page.
+    /// Operator code. `sinew explain CODE` prints its page.
     code: &'a str,
-    /// Advice.
+    /// Suggested next step. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a str>,
-    /// Findings in files.
+    /// Diagnostics of files. Absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<serde_json::Map<String, Value>>>")]
     findings: Option<&'a Value>,

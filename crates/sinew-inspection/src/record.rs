@@ -61,10 +61,10 @@ pub struct Record {
     pub redacted: bool,
 }
 
-/// An execution as a document: plan, journal, and callers.
+/// Record of an execution: plan, journal and callers.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RecordDocument<'r> {
-    /// Version of this format.
+    /// Version of the format.
     format: u64,
     /// Name of the workflow.
     workflow: &'r str,
@@ -72,15 +72,15 @@ pub struct RecordDocument<'r> {
     execution_id: &'r str,
     /// Origin of the execution.
     about: &'r RecordOrigin,
-    /// Commands that it received, each with its caller.
+    /// Commands that the execution received, with their callers.
     commands: &'r [Verdict],
-    /// Its plan.
+    /// Plan of the execution.
     #[schemars(with = "serde_json::Map<String, Value>")]
     plan: &'r Plan,
     /// Facts, grouped by round.
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     rounds: &'r [Round],
-    /// Whether values were redacted.
+    /// Whether values are redacted. Absent if not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     redacted: bool,
 }

@@ -36,10 +36,10 @@ fn state_of_online(card: &AgentCard, age: Duration) -> AgentState {
     if is_late { AgentState::Late } else { AgentState::Online }
 }
 
-/// An agent that was retired: it is no longer listed.
+/// Retired agent. It is removed from lists.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RetiredAgent {
-    /// Its name.
+    /// Name of the agent.
     pub name: String,
     /// `retired`.
     pub status: &'static str,

@@ -55,16 +55,16 @@ pub struct DecisionRequest {
     pub reject: bool,
 }
 
-/// A decision that was recorded.
+/// Recorded decision.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RecordedDecision {
     /// Id of the execution.
     pub execution: String,
-    /// The node that asked.
+    /// Node that asked.
     pub node: String,
     /// `approved` or `rejected`.
     pub status: &'static str,
-    /// The caller who is recorded with it.
+    /// Caller who is recorded with the decision.
     pub by: String,
 }
 

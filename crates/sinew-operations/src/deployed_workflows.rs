@@ -19,7 +19,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::MeshOperator;
 use crate::workflow_file::Loaded;
 
-/// A workflow as a tool.
+/// Workflow that is exposed as a tool.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ToolRow {
     /// Name of the tool.
@@ -28,18 +28,18 @@ pub struct ToolRow {
     pub workflow: String,
     /// Purpose of the tool.
     pub description: String,
-    /// JSON Schema of its arguments.
+    /// JSON Schema of the arguments.
     pub input_schema: Value,
-    /// JSON Schema of its answer; `None` for any JSON.
+    /// JSON Schema of the result. `null` if the tool may return any JSON.
     pub output_schema: Option<Value>,
 }
 
 /// A deployed workflow that was removed, or would be.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WorkflowRemoval {
-    /// Its name.
+    /// Name of the workflow.
     pub name: String,
-    /// Digest of its newest version.
+    /// Digest of the newest version.
     pub version: String,
     /// Open executions of it: they stay as they are.
     pub open_executions: usize,

@@ -9,7 +9,7 @@ use sinew_inspection::record::Record;
 use sinew_protocol::Fault;
 use sinew_protocol::query::ExecutionStatus;
 
-/// Result of an execution, as far as there is one.
+/// Result of an execution.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ExecutionResult {
     /// Id of the execution.
@@ -18,9 +18,9 @@ pub struct ExecutionResult {
     #[serde(serialize_with = "execution_status::serialize")]
     #[schemars(with = "String")]
     pub status: ExecutionStatus,
-    /// Its output; `Null` while it goes on, and if there is none.
+    /// Output of the execution. `null` while the execution is open, and if there is none.
     pub output: Value,
-    /// Why it failed; `None` if it did not.
+    /// Why the execution failed. `null` if it did not.
     pub error: Option<Fault>,
 }
 

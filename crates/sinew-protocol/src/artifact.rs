@@ -203,16 +203,16 @@ impl fmt::Display for ArtifactRef {
 /// Description of one stored version, sufficient to check its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArtifactMeta {
-    /// The artifact's name.
+    /// Name of the artifact.
     #[schemars(with = "String")]
     pub name: ArtifactName,
-    /// The version, counted from 0.
+    /// Version of the artifact, starting at 0.
     pub version: u32,
-    /// Media type, for instance `application/json`.
+    /// Media type, such as `application/json`.
     pub media_type: String,
-    /// sha256 of the bytes, lower-case hex.
+    /// SHA-256 of the content in lower-case hex.
     pub sha256: String,
-    /// Number of bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 

@@ -7,19 +7,19 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Origin of a fault; decides whether a retry may help.
+/// Origin of a fault, which determines whether a retry may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
-    /// Infrastructure: the agent crashed, is gone, or the transport failed.
+    /// Infrastructure error: the agent crashed or is unavailable, or the transport failed.
     Error,
-    /// The agent did its work and said that it failed.
+    /// The agent completed the work and reported a failure.
     Failure,
-    /// An input or output breaks its schema.
+    /// An input or output violates its schema.
     Invalid,
     /// A user or a parent cancelled the work.
     Cancelled,
-    /// No answer before the deadline.
+    /// No result arrived before the deadline.
     Timeout,
 }
 
@@ -55,21 +55,21 @@ impl fmt::Display for FaultKind {
     }
 }
 
-/// A reason for not succeeding, with the operator code whose page explains it.
+/// Reason for a failure, with the operator code whose page explains it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fault {
-    /// Operator code, `SINEW-NNNN`; see [`crate::code::page`].
+    /// Operator code, `SINEW-NNNN`. `sinew explain CODE` prints its page.
     pub code: Cow<'static, str>,
-    /// One sentence for a person, without secrets.
+    /// Message for people, in one sentence and without secrets.
     pub message: String,
-    /// Whether the same work may succeed when tried again.
+    /// Whether a retry of the same work may succeed.
     pub retryable: bool,
     /// Origin of the fault.
     pub kind: FaultKind,
-    /// Further lines, for instance one per schema violation.
+    /// Details, such as one line per schema violation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<String>,
-    /// The shortest wait before a retry, in milliseconds, when the other side named one.
+    /// Minimum delay before a retry, in milliseconds. Absent if the other side requested none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }

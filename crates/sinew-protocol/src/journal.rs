@@ -102,10 +102,10 @@ pub enum EntryKind {
     Closed,
 }
 
-/// Answer to a command; also the body of the event `command`.
+/// Outcome of a command. Also the body of the event `command`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
-    /// The command's id.
+    /// Id of the command.
     #[schemars(with = "String")]
     pub id: Token,
     /// Operation of the command.
@@ -114,9 +114,9 @@ pub struct Verdict {
     /// Caller of the command.
     #[schemars(with = "String")]
     pub caller: Token,
-    /// Whether it was done.
+    /// Whether the command was accepted.
     pub accepted: bool,
-    /// Why not, for people.
+    /// Why the command was rejected. Absent if it was accepted.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }

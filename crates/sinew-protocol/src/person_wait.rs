@@ -14,31 +14,32 @@ pub const MAX_PROMPT_BYTES: usize = 2_000;
 /// Maximum number of people in a report.
 pub const MAX_PEOPLE: usize = 64;
 
-/// A question that a callee waits for a person to answer.
+/// Question of a called execution or agent that waits for a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PersonWait {
-    /// The execution that asks. Absent if an agent asks where it runs, for example at a terminal.
+    /// Id of the execution that asks. Absent if an agent asks in its own environment, for example
+    /// at a terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub execution: Option<ExecutionId>,
-    /// Name of its workflow, or of the agent that asks.
+    /// Name of the workflow, or of the agent that asks.
     pub workflow: String,
-    /// The node that asks, with its place in maps and loops.
+    /// Node that asks, with its index in maps and loops.
     pub node: String,
     /// Activation of the node.
     #[serde(default)]
     pub activation: u32,
-    /// Text that the person reads, at most 2,000 bytes.
+    /// Text of the question, truncated to 2,000 bytes.
     pub prompt: String,
-    /// People who may answer; anyone if empty.
+    /// People who may answer. Empty if anyone may.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<String>,
     /// When the question was asked, in milliseconds since 1970 UTC.
     pub since: u64,
-    /// When the question ends without an answer, in milliseconds since 1970 UTC.
+    /// When the question times out, in milliseconds since 1970 UTC. Absent if it does not time out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<u64>,
-    /// Number of further questions that the callee waits for.
+    /// Number of further open questions of the callee.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: u32,
     /// Whether other work of the callee is in progress.

@@ -8,25 +8,25 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Sums over model calls. The numbers are the word of the agents.
+/// Totals of model calls, as reported by the agents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelTotals {
-    /// Answers of models.
+    /// Number of turns: model calls with an answer.
     #[serde(default)]
     pub turns: u64,
-    /// Calls of tools.
+    /// Number of tool calls.
     #[serde(default)]
     pub tool_calls: u64,
-    /// Tokens of the prompts, cached ones included.
+    /// Number of input tokens, including cached tokens.
     #[serde(default)]
     pub input_tokens: u64,
-    /// Tokens of the prompts that came out of a provider's cache.
+    /// Number of input tokens that were read from the provider's cache.
     #[serde(default)]
     pub cached_tokens: u64,
-    /// Tokens of the answers.
+    /// Number of output tokens.
     #[serde(default)]
     pub output_tokens: u64,
-    /// Price in USD. `None` if no result tells one.
+    /// Cost in USD. Absent if no result reports a cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
@@ -82,7 +82,8 @@ pub struct TaskUsage {
     /// Own sums.
     #[serde(flatten)]
     pub own: ModelTotals,
-    /// Sums of those that were called, and of those that they called.
+    /// Totals of called agents and workflows, including those that they called. Absent if there are
+    /// none.
     #[serde(default, skip_serializing_if = "ModelTotals::is_empty")]
     pub children: ModelTotals,
 }

@@ -73,7 +73,7 @@ async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AgentQuery {
-    /// Add the latest executions that failed because of the agent.
+    /// Include the latest executions that failed because of the agent.
     #[serde(default)]
     errors: bool,
 }
@@ -127,7 +127,7 @@ const MAX_ACTIVITY_MINUTES: usize = 24 * 60;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ActivityQuery {
-    /// Minutes that are told, this one among them: at most 1,440. 60 unless given.
+    /// Number of minutes, including the current one, at most 1,440. Default: 60.
     minutes: Option<usize>,
 }
 

@@ -33,11 +33,12 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ApprovalsQuery {
-    /// Only of this workflow.
+    /// Only entries of this workflow.
     workflow: Option<String>,
-    /// Only with this text in the question, its node or its execution, whatever the case of its letters.
+    /// Only questions whose text, node or execution contains this text, ignoring case.
     text: Option<String>,
-    /// Only questions that this person may answer: those that name the person, and those that name nobody.
+    /// Only questions that this person may answer: those that list the person, and those that list
+    /// nobody.
     person: Option<String>,
 }
 
@@ -68,7 +69,7 @@ async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ApprovalQuery {
-    /// The node that asks, if several do.
+    /// Node that asks. Required if several nodes ask.
     node: Option<String>,
 }
 
@@ -78,22 +79,22 @@ async fn show(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&call.operator.find_approval(&id, query.node.as_deref()).await?.details())
 }
 
-/// A decision.
+/// Decision about a question.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DecisionBody {
-    /// The node that asks, if several do.
+    /// Node that asks. Required if several nodes ask.
     node: Option<String>,
     /// `approve` or `reject`.
     decision: DecisionWord,
-    /// The answer, if it says more than yes.
+    /// Data of the answer, for a question that needs more than an approval.
     #[serde(default)]
     data: Value,
-    /// Comment stored with the decision; required to reject.
+    /// Comment, recorded with the decision. Required to reject.
     comment: Option<String>,
 }
 
-/// Word of a decision.
+/// Decision of a person.
 #[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum DecisionWord {

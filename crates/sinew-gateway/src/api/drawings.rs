@@ -45,38 +45,41 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DrawingQuery {
-    /// The first characters of a version's digest, for the drawing of a workflow; the newest version unless given.
+    /// Prefix of a version's digest, for the drawing of a workflow. Default: the newest version.
     version: Option<String>,
-    /// `svg` (unless given), `mermaid`, `json`, or `placed`: a part of a large drawing, with places in px.
+    /// `svg` (default), `mermaid`, `json`, or `placed`: a part of a large drawing, with positions
+    /// in px.
     format: Option<DrawingForm>,
-    /// `light` (unless given) or `dark`.
+    /// `light` (default) or `dark`.
     theme: Option<DrawingGround>,
-    /// `td`, top down (unless given), or `lr`.
+    /// `td` (top down, default) or `lr` (left to right).
     direction: Option<DrawingDirection>,
-    /// Leave out the title above the drawing and the legend below it.
+    /// Omit the title above the drawing and the legend below it.
     #[serde(default)]
     bare: bool,
-    /// Nodes that are opened in place, separated by commas: maps, loops and forks show their children, and nodes that call a
-    /// workflow show the workflow. `billing/check` is the node `check` of the workflow behind `billing`.
+    /// Nodes to expand, separated by commas: maps, loops and forks show their children, and nodes
+    /// that call a workflow show the workflow. `billing/check` is the node `check` of the workflow
+    /// that `billing` calls.
     open: Option<String>,
-    /// Part of a placed drawing: `nodes` (unless given), `edges`, `states`, `window`, the nodes and edges between `left`,
-    /// `top`, `right` and `bottom` with their texts, or `place`, that of a `node`.
+    /// Part of a placed drawing: `nodes` (default), `edges`, `states`, `window` (nodes and edges
+    /// between `left`, `top`, `right` and `bottom`, with their texts) or `place` (position of
+    /// `node`).
     part: Option<PlacedPart>,
-    /// First node or edge of a part, from 0.
+    /// Index of the first node or edge to return, starting at 0.
     from: Option<usize>,
-    /// Left side of a window, in px.
+    /// Left edge of the window, in px.
     left: Option<f64>,
-    /// Upper side of a window, in px.
+    /// Top edge of the window, in px.
     top: Option<f64>,
-    /// Right side of a window, in px.
+    /// Right edge of the window, in px.
     right: Option<f64>,
-    /// Lower side of a window, in px.
+    /// Bottom edge of the window, in px.
     bottom: Option<f64>,
-    /// Node whose place is asked for.
+    /// Node whose position is requested.
     node: Option<String>,
 }
 
-/// Form of a drawing.
+/// Format of a drawing.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum DrawingForm {
@@ -86,7 +89,7 @@ enum DrawingForm {
     Placed,
 }
 
-/// Ground of a picture.
+/// Color theme of a drawing.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum DrawingGround {

@@ -51,17 +51,17 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
-/// Cases of a test file, and the workflow file or the file of a model agent that they name.
+/// Test file, and the workflow file or model agent file that its cases test.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CasesBody {
-    /// Name of the file, as the cases name it.
+    /// Name of the file in the cases.
     name: Option<String>,
-    /// Text of the workflow file, or of the file of a model agent.
+    /// Content of the workflow file or agent file.
     text: String,
-    /// Name of the test file in places.
+    /// Name of the test file in diagnostics.
     cases_name: Option<String>,
-    /// Text of the test file.
+    /// Content of the test file.
     cases: String,
 }
 
@@ -88,15 +88,15 @@ fn case_results(report: &CaseReport) -> CaseResults {
     CaseResults { problems: Some(problems.collect()), ..report.results(false) }
 }
 
-/// A workflow file, and the input of an execution.
+/// Workflow file and input for a dry run.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DryRunBody {
-    /// Name of the file in findings.
+    /// Name of the file in diagnostics.
     name: Option<String>,
-    /// Text of the workflow file.
+    /// Content of the workflow file.
     text: String,
-    /// Name of the workflow; the first of the file unless given.
+    /// Name of the workflow. Default: the first workflow in the file.
     workflow: Option<String>,
     /// Input of the execution.
     #[serde(default)]
@@ -120,9 +120,9 @@ async fn dry_run_file(call: ApiCall) -> Result<Response, HttpProblem> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RecordedCaseQuery {
-    /// Expect the end of this node, instead of that of the execution.
+    /// Expect the result of this node instead of that of the execution.
     node: Option<String>,
-    /// Workflow file as the case names it; the one that was deployed unless given.
+    /// Name of the workflow file in the case. Default: the deployed file.
     workflow: Option<String>,
 }
 

@@ -121,22 +121,23 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListQuery {
-    /// Only with one of these statuses, separated by commas: `failed,waiting`.
+    /// Only executions with one of these statuses, separated by commas, such as `failed,waiting`.
     status: Option<String>,
-    /// Only of this workflow.
+    /// Only entries of this workflow.
     workflow: Option<String>,
-    /// Only with these labels, separated by commas: `team=a,stage=test`.
+    /// Only executions with all of these labels, separated by commas, such as `team=a,stage=test`.
     label: Option<String>,
-    /// Only started at or after this time: milliseconds since 1970 UTC.
+    /// Only executions started at or after this time, in milliseconds since 1970 UTC.
     since: Option<u64>,
-    /// Only started before this time: milliseconds since 1970 UTC.
+    /// Only executions started before this time, in milliseconds since 1970 UTC.
     until: Option<u64>,
-    /// Only ended by a fault with one of these codes, separated by commas: `SINEW-5001`.
+    /// Only executions that failed with one of these codes, separated by commas, such as
+    /// `SINEW-5001`.
     error: Option<String>,
-    /// Executions of a page, at most 500. 50 unless given.
+    /// Page size, at most 500. Default: 50.
     #[schemars(range(min = 1))]
     limit: Option<usize>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     cursor: Option<String>,
 }
 
@@ -196,13 +197,14 @@ pub(super) async fn offered_filter(
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CountQuery {
-    /// Only of this workflow.
+    /// Only entries of this workflow.
     workflow: Option<String>,
-    /// Only started at or after this time: milliseconds since 1970 UTC.
+    /// Only executions started at or after this time, in milliseconds since 1970 UTC.
     since: Option<u64>,
-    /// Only started before this time: milliseconds since 1970 UTC.
+    /// Only executions started before this time, in milliseconds since 1970 UTC.
     until: Option<u64>,
-    /// Only ended by a fault with one of these codes, separated by commas: `SINEW-5001`.
+    /// Only executions that failed with one of these codes, separated by commas, such as
+    /// `SINEW-5001`.
     error: Option<String>,
 }
 
@@ -253,7 +255,7 @@ async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RecordQuery {
-    /// Leave out all values, questions, comments and messages.
+    /// Omit all values, questions, comments and messages.
     #[serde(default)]
     redact: bool,
 }
@@ -269,11 +271,13 @@ async fn record(call: ApiCall) -> Result<Response, HttpProblem> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TreeQuery {
-    /// Levels that are listed, at most 100. 1, the workflow's own nodes, unless given.
+    /// Number of levels, at most 100. Default: 1 (the workflow's own nodes), or 100 with `node` or
+    /// `status`.
     depth: Option<usize>,
-    /// Only this node and what is below it.
+    /// Only this node and its descendants.
     node: Option<String>,
-    /// Only nodes with one of these statuses, separated by commas, at all levels below the nodes around them: `failed,waiting`.
+    /// Only nodes with one of these statuses, separated by commas, at all levels, with their
+    /// parents. For example, `failed,waiting`.
     status: Option<String>,
 }
 
@@ -305,18 +309,20 @@ const MAX_TIMELINE_ROWS: usize = 2_000;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TimelineQuery {
-    /// Only activations that were there at or after this time: milliseconds since the start of the execution.
+    /// Only activations that existed at or after this time, in milliseconds since the start of the
+    /// execution.
     from: Option<u64>,
-    /// Only activations that were there at or before this time: milliseconds since the start of the execution.
+    /// Only activations that existed at or before this time, in milliseconds since the start of the
+    /// execution.
     to: Option<u64>,
-    /// Activations that are listed, in the order in which they were made: at most 2,000. 200 unless given.
+    /// Maximum number of activations, in order of creation, at most 2,000. Default: 200.
     #[schemars(range(min = 1))]
     limit: Option<usize>,
-    /// `json`, unless given, or `csv`: a line for each span of time.
+    /// `json` (default), or `csv` with one line per time span.
     format: Option<TimelineFormat>,
 }
 
-/// Form of a timeline.
+/// Format of a timeline.
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum TimelineFormat {
@@ -350,7 +356,7 @@ async fn timeline(call: ApiCall) -> Result<Response, HttpProblem> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NodeQuery {
-    /// The node, with its place in maps and loops: `enrich_3`.
+    /// Node with its index in maps and loops, such as `enrich_3`.
     name: String,
 }
 
@@ -376,9 +382,9 @@ fn no_such_node(node: &str) -> HttpProblem {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ComparisonQuery {
-    /// The other execution: its id, the first characters of it, or `@latest`.
+    /// Other execution: its id, a prefix of the id, or `@latest`.
     with: String,
-    /// Only this node (with its place: `enrich_3`) and its children.
+    /// Only this node (with its index: `enrich_3`) and its children.
     node: Option<String>,
 }
 
@@ -398,22 +404,24 @@ async fn compare(call: ApiCall) -> Result<Response, HttpProblem> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventsQuery {
-    /// Words of the events: `mesh` (unless given), `spec`, `native` for those of the dialect, `facts` for the engine's.
+    /// Vocabulary of the events: `mesh` (default) for messages of the mesh protocol, `spec` for the
+    /// terms of the published specification, `native` for events of the dialect, `facts` for the
+    /// engine's facts.
     words: Option<EventVocabulary>,
-    /// Only about this node.
+    /// Only events of this node.
     node: Option<String>,
-    /// Only behind the event with this `seq`.
+    /// Only events after the one with this `seq`.
     after: Option<String>,
-    /// Only before the event with this `seq`.
+    /// Only events before the one with this `seq`.
     before: Option<String>,
-    /// `oldest` first (unless given), or `newest` first.
+    /// `oldest` (default) or `newest` first.
     order: Option<EventOrder>,
-    /// Events of a page, at most 1,000.
+    /// Page size, at most 1,000. Default: 1,000.
     #[schemars(range(min = 1))]
     limit: Option<usize>,
 }
 
-/// Order of events on pages.
+/// Order of events.
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum EventOrder {
@@ -422,7 +430,7 @@ enum EventOrder {
     Newest,
 }
 
-/// Words of events.
+/// Vocabulary of events.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum EventVocabulary {
@@ -488,7 +496,7 @@ async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ArtifactQuery {
-    /// `[NODE/]NAME[:vN]`; the newest of several.
+    /// Name of the artifact, `[NODE/]NAME[:vN]`. Default: the newest version.
     pub(super) name: String,
 }
 

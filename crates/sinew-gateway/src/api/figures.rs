@@ -51,7 +51,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FiguresQuery {
-    /// Minutes that are told: at most 10,080. 60 unless given.
+    /// Number of minutes, at most 10,080. Default: 60.
     minutes: Option<u64>,
 }
 
@@ -81,7 +81,7 @@ async fn outcomes(call: ApiCall) -> Result<Response, HttpProblem> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QuarantineQuery {
-    /// Messages that are listed, the newest: at most 500. 50 unless given.
+    /// Maximum number of messages, at most 500. The newest are returned. Default: 50.
     #[schemars(range(min = 1))]
     limit: Option<usize>,
 }

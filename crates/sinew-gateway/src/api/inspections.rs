@@ -68,15 +68,15 @@ async fn inspect(call: ApiCall) -> Result<Response, HttpProblem> {
     Ok(answer_written(StatusCode::OK, document.await??))
 }
 
-/// Two exported executions.
+/// Two exported executions to compare.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ComparedExports {
-    /// Text of the first export.
+    /// Content of the first export.
     first: String,
-    /// Text of the second export.
+    /// Content of the second export.
     second: String,
-    /// Only this node (with its place: `enrich_3`) and its children.
+    /// Only this node (with its index: `enrich_3`) and its children.
     node: Option<String>,
 }
 

@@ -178,11 +178,11 @@ fn map_edge(from: &str, to: &str) -> DrawnEdge {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MeshArtifactsQuery {
-    /// Only with this text in the name.
+    /// Only artifacts whose name contains this text.
     name: Option<String>,
-    /// Only of executions of this workflow.
+    /// Only artifacts of executions of this workflow.
     workflow: Option<String>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     cursor: Option<String>,
 }
 
@@ -273,9 +273,9 @@ const MAX_SHOWN_BYTES: usize = 2_048;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TrafficQuery {
-    /// Only of this workflow.
+    /// Only entries of this workflow.
     workflow: Option<String>,
-    /// Only of this type: `workflow_node_execution_start`, `command`.
+    /// Only events of this type, such as `workflow_node_execution_start` or `command`.
     #[serde(rename = "type")]
     kind: Option<String>,
 }

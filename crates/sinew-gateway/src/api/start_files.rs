@@ -12,15 +12,15 @@ use crate::operations::message_files::decode;
 /// Media type of a file without a declared type.
 const ANY_TYPE: &str = "application/octet-stream";
 
-/// A file that is sent with a start.
+/// File of an input.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StartFile {
     /// Name of the file.
     name: String,
-    /// Media type; `application/octet-stream` unless given.
+    /// Media type. Default: `application/octet-stream`.
     media_type: Option<String>,
-    /// Bytes of the file in base64.
+    /// Content of the file in base64.
     base64: String,
 }
 

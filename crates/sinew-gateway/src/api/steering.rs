@@ -70,36 +70,38 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
-/// A start.
+/// Workflow or agent to start.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StartBody {
-    /// Name of the workflow, unless an agent is asked.
+    /// Name of the workflow to start. Either this or `agent` is required.
     workflow: Option<String>,
-    /// Name of an agent that is asked instead: the execution has one node, and its output is `{output}`.
+    /// Name of an agent to call instead of a workflow. The execution has one node, and its output
+    /// is `{output}`.
     agent: Option<String>,
-    /// Session that the execution belongs to: agents that remember earlier executions of it go on with them.
+    /// Session of the execution. Agents with session memory continue from earlier executions of the
+    /// session.
     #[serde(default)]
     session: String,
-    /// The first characters of a version's digest; the newest version unless given.
+    /// Prefix of a version's digest. Default: the newest version.
     version: Option<String>,
     /// Input of the execution.
     #[serde(default)]
     input: Value,
-    /// Id of the execution; a new one unless given.
+    /// Id of the execution. Default: a generated id.
     #[schemars(length(min = 1))]
     id: Option<String>,
-    /// Key of this start: repeated starts of a caller under one key are one execution.
+    /// Idempotency key. Repeated starts of a caller with the same key start one execution.
     #[schemars(length(min = 1))]
     idempotency_key: Option<String>,
-    /// Call no agent: every output is null, so branches may differ from those of a real run.
+    /// Call no agents. All outputs are null, so branches may differ from those of a real execution.
     #[serde(default)]
     dry_run: bool,
-    /// Labels that lists can be filtered by.
+    /// Labels for filtering lists.
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// Files, which are stored on the mesh: the member `files` of the input lists each with name, media type, size, digest and
-    /// address. An input that is a text becomes the member `text`.
+    /// Files to store on the mesh. The member `files` of the input lists each with name, media
+    /// type, size, digest and address. An input that is a string becomes the member `text`.
     #[serde(default)]
     files: Vec<StartFile>,
 }
@@ -132,11 +134,11 @@ async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
     answer_with(status, &started)
 }
 
-/// A command that may say why.
+/// Command with an optional reason.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CommandBody {
-    /// Why; recorded with the execution.
+    /// Reason, recorded with the execution.
     #[serde(default)]
     reason: String,
 }
@@ -166,31 +168,32 @@ async fn steer(call: &ApiCall, steering: &Steering) -> Result<Response, HttpProb
     answer(&call.operator.steer(execution, steering).await?)
 }
 
-/// A retry.
+/// Retry of an execution.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RetryBody {
-    /// Nodes that run again; all that failed or were cancelled unless given.
+    /// Nodes to rerun. Default: all failed and cancelled nodes.
     #[serde(default)]
     nodes: Vec<String>,
-    /// Whether nothing but these nodes, and what depends on them, runs again.
+    /// Rerun only these nodes and the nodes that depend on them.
     #[serde(default)]
     only: bool,
-    /// Input for the one node, or for the whole execution without a node.
+    /// New input of the node, or of the execution if no node is specified.
     input: Option<Value>,
-    /// Why; recorded with the execution.
+    /// Reason, recorded with the execution.
     #[serde(default)]
     reason: String,
-    /// Version of the workflow: `same` (unless given), the one that the execution was started with, or `latest`, the newest. If that
-    /// is another, the retry is a new execution, which takes over the outputs of nodes that the newest version leaves as they were.
+    /// Version of the workflow: `same` (default), the one that the execution was started with, or
+    /// `latest`. If the latest version differs, the retry is a new execution, which reuses the
+    /// outputs of nodes that this version does not change.
     #[serde(default)]
     workflow_version: RetryVersionWord,
-    /// Say what would be kept, run again and reset, and do nothing.
+    /// Preview which nodes would be kept, rerun and reset, without changing them.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// Version of the workflow that a retry runs with.
+/// Version of the workflow that a retry runs.
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum RetryVersionWord {
@@ -215,7 +218,7 @@ async fn retry(call: ApiCall) -> Result<Response, HttpProblem> {
     answer_with(status, &call.operator.retry(&found.record, planned).await?)
 }
 
-/// Answer of an operation that can preview its effects.
+/// Result of the operation, or its preview for a dry run.
 #[derive(JsonSchema)]
 #[schemars(inline, untagged)]
 #[expect(dead_code, reason = "stands for the types in the schema alone")]
@@ -224,17 +227,17 @@ enum PreviewOr<P, D> {
     Done(D),
 }
 
-/// A fork.
+/// Fork of an execution.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ForkBody {
-    /// Nodes at which the new execution leaves the way of the old one; behind the nodes of `outputs` unless given.
+    /// Nodes at which the new execution starts. Default: the successors of the nodes in `outputs`.
     #[serde(default)]
     at: Vec<String>,
-    /// Outputs that replace those of the old execution, by node.
+    /// Outputs that replace those of the original execution, by node.
     #[serde(default)]
     outputs: BTreeMap<String, Value>,
-    /// Say what would be started, and do nothing.
+    /// Preview the new execution without starting it.
     #[serde(default)]
     dry_run: bool,
 }

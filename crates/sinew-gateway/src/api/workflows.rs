@@ -97,7 +97,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NamedQuery {
-    /// Only with this text in name or description, whatever the case of its letters.
+    /// Only entries whose name or description contains this text, ignoring case.
     text: Option<String>,
 }
 
@@ -120,7 +120,7 @@ async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct VersionQuery {
-    /// The first characters of a version's digest; the newest version unless given.
+    /// Prefix of a version's digest. Default: the newest version.
     version: Option<String>,
 }
 
@@ -133,9 +133,10 @@ async fn program(call: &ApiCall, digest: &str) -> Result<Program, HttpProblem> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DescribeQuery {
-    /// The first characters of a version's digest; the newest version unless given.
+    /// Prefix of a version's digest. Default: the newest version.
     version: Option<String>,
-    /// Nodes that are listed, in the order of the file; all unless given. `node_count` is the number of all.
+    /// Maximum number of nodes, in the order of the file. Default: all. `node_count` is the total
+    /// number.
     nodes: Option<usize>,
 }
 
@@ -174,9 +175,9 @@ async fn draw(call: ApiCall) -> Result<Response, HttpProblem> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileQuery {
-    /// Name of the file in findings, and of a workflow that has no name of its own.
+    /// Name of the file in diagnostics, and of a workflow without a name.
     name: Option<String>,
-    /// Dialect of the file, instead of what its content says.
+    /// Dialect of the file. Default: detected from its content.
     dialect: Option<String>,
 }
 
@@ -200,12 +201,13 @@ impl FileQuery {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ValidateQuery {
-    /// Name of the file in findings, and of a workflow that has no name of its own.
+    /// Name of the file in diagnostics, and of a workflow without a name.
     name: Option<String>,
-    /// Dialect of the file, instead of what its content says.
+    /// Dialect of the file. Default: detected from its content.
     dialect: Option<String>,
-    /// Add the drawing of each workflow as SVG: `drawings`, by name. A workflow that is too large for a picture has none. For
-    /// covalt, add `sockets`: those of each node, with type, colour and outline.
+    /// Include `drawings`, the SVG of each workflow by name, except for workflows that are too
+    /// large to draw. In the dialect `covalt`, include `sockets`, the sockets of each node with
+    /// type, color and shape.
     #[serde(default)]
     drawing: bool,
 }
@@ -224,17 +226,17 @@ async fn validate(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&checked.await??)
 }
 
-/// A conversion function that is tried.
+/// Conversion function to try, with a sample value.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConversionBody {
-    /// Name of the file in findings.
+    /// Name of the file in diagnostics.
     name: Option<String>,
-    /// Text of a workflow file of the dialect agentteam.
+    /// Content of a workflow file in the dialect `agentteam`.
     text: String,
-    /// Id of the connection, as the file has it.
+    /// Id of the connection in the file.
     connection: String,
-    /// Value that the connection would get.
+    /// Sample value to convert.
     #[serde(default)]
     sample: Value,
 }
@@ -301,7 +303,7 @@ async fn deploy(call: ApiCall) -> Result<Response, HttpProblem> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeleteQuery {
-    /// Say what would be removed, and do nothing.
+    /// Preview the removal without removing anything.
     #[serde(default)]
     dry_run: bool,
 }
@@ -317,15 +319,15 @@ async fn remove(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&RemovedWorkflow { name: &name, version: &version, status, open_executions })
 }
 
-/// A workflow that was removed, or would be.
+/// Workflow that was removed or, in a dry run, would be removed.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct RemovedWorkflow<'a> {
     /// Name of the workflow.
     name: &'a str,
-    /// Its newest version.
+    /// Digest of the newest version.
     version: &'a str,
-    /// `deleted`, or `would delete`.
+    /// `deleted`, or `would delete` for a dry run.
     status: &'static str,
-    /// Executions of it that go on.
+    /// Number of open executions, which continue.
     open_executions: usize,
 }
