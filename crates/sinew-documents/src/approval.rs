@@ -25,7 +25,7 @@ pub struct OpenApproval {
     pub path: Vec<String>,
 }
 
-/// Question with the data that is needed to decide.
+/// Question with the data that is needed to answer it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalDetails {
     /// The question.

@@ -30,7 +30,7 @@ impl ArtifactRow {
 /// Page of artifacts.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MeshArtifactPage {
-    /// Artifacts, those of the newest executions first.
+    /// Artifacts, newest executions first.
     pub artifacts: Vec<MeshArtifact>,
     /// Cursor of the next page. `null` on the last page.
     pub next: Option<String>,

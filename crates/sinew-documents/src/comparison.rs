@@ -25,7 +25,7 @@ pub struct ExecutionComparison {
     /// JSON Patch from the first output to the second.
     #[schemars(with = "Vec<Value>")]
     pub output: Vec<PatchOperation>,
-    /// Nodes with their index in maps and loops: those of the first execution, then the remaining
+    /// Nodes with their index in maps and loops: nodes of the first execution, then the remaining
     /// nodes of the second.
     pub nodes: Vec<NodeComparison>,
 }

@@ -233,8 +233,8 @@ pub struct ShownWait {
     /// Question for the person. Absent for other waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<PersonQuestion>,
-    /// Question of a called execution or agent, to which the answer is forwarded. Absent if the
-    /// node itself asks.
+    /// Question of a called execution or agent, which receives the answer. Absent if the node
+    /// itself asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_in: Option<PersonWait>,
 }

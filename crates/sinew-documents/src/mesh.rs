@@ -25,14 +25,14 @@ pub struct MeshStatus {
     pub executions: BTreeMap<String, usize>,
     /// Streams of the mesh.
     pub streams: Vec<StreamStatus>,
-    /// Agents by name: those that are online, those that stopped without being retired, and those
+    /// Agents, sorted by name: online agents, agents that stopped without being retired, and agents
     /// with a queue.
     pub agents: Vec<AgentStatus>,
     /// Number of rejected agent cards.
     pub refused_cards: usize,
     /// Number of quarantined messages.
     pub quarantined: u64,
-    /// Waiting executions, oldest first. The list is limited. Absent if there are none.
+    /// Waiting executions, oldest first. At most 10. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingExecution>,
     /// Model usage of the open executions, as reported by agents with their results. Absent if
@@ -175,6 +175,6 @@ pub struct QuarantineRow {
 /// Page of quarantined messages.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QuarantinePage {
-    /// The messages, oldest first.
+    /// Messages, oldest first.
     pub messages: Vec<QuarantineRow>,
 }

@@ -39,7 +39,7 @@ pub struct TimelineSpan {
     pub to: u64,
 }
 
-/// An activation with its spans.
+/// Activation with its spans.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimelineRow {
     /// Node with its index in maps and loops.

@@ -24,7 +24,7 @@ pub struct WouldAsk {
 pub struct DryRun {
     /// Name of the workflow.
     pub workflow: String,
-    /// Status of the execution at its end.
+    /// Final status of the execution.
     #[serde(with = "crate::execution_status")]
     #[schemars(with = "String")]
     pub status: ExecutionStatus,

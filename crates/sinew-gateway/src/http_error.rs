@@ -24,7 +24,7 @@ pub(crate) struct HttpProblem {
     findings: Option<Box<Value>>,
 }
 
-/// Problem details (RFC 9457) with the operator code, a hint and diagnostics.
+/// Problem details (RFC 9457), with the operator code, a hint and diagnostics.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub(crate) struct ProblemBody<'a> {

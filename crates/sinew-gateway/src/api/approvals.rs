@@ -37,8 +37,7 @@ pub(crate) struct ApprovalsQuery {
     workflow: Option<String>,
     /// Only questions whose text, node or execution contains this text, ignoring case.
     text: Option<String>,
-    /// Only questions that this person may answer: those that list the person, and those that list
-    /// nobody.
+    /// Only questions that this person may answer, including questions that anyone may answer.
     person: Option<String>,
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn document() -> Value {
         "openapi": "3.1.0",
         "info": {
             "title": "Sinew",
-            "description": "Operations on an agent mesh. Documents are those of `sinew … -o json`.",
+            "description": "REST API of an agent mesh. Responses have the format of `sinew … -o json`.",
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
@@ -56,7 +56,7 @@ pub(crate) fn document() -> Value {
         "components": {
             "schemas": schemas,
             "securitySchemes": {
-                "bearer": { "type": "http", "scheme": "bearer", "description": "A key of `sinew gateway key create`, or a token of the OpenID provider." },
+                "bearer": { "type": "http", "scheme": "bearer", "description": "Key from `sinew gateway key create`, or token of the OpenID provider." },
                 "key": { "type": "apiKey", "in": "header", "name": "X-API-Key" },
             },
         },

@@ -153,7 +153,7 @@ async fn pause(call: ApiCall) -> Result<Response, HttpProblem> {
     steer(&call, &Steering::Pause(reason)).await
 }
 
-/// A command without parameters.
+/// Command without parameters.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResumeBody {}
