@@ -66,7 +66,7 @@ fn an_agent_that_reads_its_queue_only_is_called_everywhere() {
     assert!(answer["result"].to_string().contains(ANSWER), "{answer}");
 
     // Console.
-    gateway.shows(&format!("/console/executions/{execution}"), ANSWER);
+    gateway.shows(&format!("/console/executions/{execution}"), "✓ call:billing");
 }
 
 /// Sends a message and returns its task.

@@ -89,7 +89,8 @@ impl Gateway {
         };
         let (webhooks, signer) = records.map(|records| (records.webhooks, records.signer)).unzip();
         let (drain, drain_timer) = DrainTokens::of(&draining, options.limits.drain);
-        let tools = McpShared::new(operations.clone(), None, drain);
+        let console = options.console.map(|_| format!("{own_url}{}", sinew_console::BASE));
+        let tools = McpShared::new(operations.clone(), None, drain).with_console(console);
         let streams = Arc::new(Semaphore::new(options.limits.streams));
         let is_tls = tls.is_some();
         let state = Arc::new(GatewayState {

@@ -6,6 +6,7 @@ use sinew_documents::words;
 use sinew_mesh::Mesh;
 use sinew_mesh::card::Cards;
 use sinew_plan::{NodeOperation, Plan, PlanNode};
+use sinew_protocol::card::PERSON_QUESTION;
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Span};
 
@@ -86,5 +87,7 @@ fn callees(plan: &Plan) -> impl Iterator<Item = (usize, &PlanNode, &str)> {
     let calls =
         |node: &PlanNode| !node.attached && matches!(node.op, NodeOperation::Agent | NodeOperation::Workflow);
     let nodes = plan.nodes.iter().enumerate().filter(move |(_, node)| calls(node));
-    nodes.filter_map(|(at, node)| Some((at, node, node.agent.as_deref()?)))
+    // Every executor serves the question to a person.
+    let named = nodes.filter_map(|(at, node)| Some((at, node, node.agent.as_deref()?)));
+    named.filter(|(_, _, name)| *name != PERSON_QUESTION)
 }

@@ -41,6 +41,7 @@ use super::client_abilities::{ClientAbilities, LogSeverity};
 use super::client_input::{GivenInput, given_input, requests_of};
 use super::drain_tokens::DrainTokens;
 use super::list_changes::{serve_subscription, tell_lists};
+use super::long_lines::{OVERSIZED, oversized};
 use super::offer_output::OfferOutput;
 use super::offers::{OfferLists, card_of, completions_of, find_card, find_resource};
 use super::open_calls::{OpenCall, OpenCalls};
@@ -48,7 +49,8 @@ use super::resource_uri::{ARTIFACT_TEMPLATE, ResourceLocation, TASK_TEMPLATE, ta
 use super::resource_watch::ResourceWatch;
 use super::tool_list::{input_of, tool_of};
 use super::tool_result::{
-    coded_error, detailed_task, error_of, failure, refusal, result_of_message, result_of_task,
+    coded_error, detailed_task, error_of, failure, refusal, result_of_message, result_of_task, unknown_offer,
+    unknown_resource,
 };
 use super::{MESSAGE_ID_META, TASK_META};
 use crate::access::CallerIdentity;
@@ -75,6 +77,8 @@ pub(crate) struct McpShared {
     operations: A2aOperations,
     /// Caller of requests over pipes; `None` if each request has its own.
     pipe_caller: Option<CallerIdentity>,
+    /// Address of the gateway's console, where people answer questions; `None` without a console.
+    console: Option<String>,
     /// Ends open streams and calls when the gateway drains.
     drain: DrainTokens,
     /// The most recently reported offers.
@@ -104,7 +108,13 @@ impl McpShared {
                 });
             }
         });
-        Self { operations, pipe_caller, drain, offers, _follower: AbortOnDropHandle::new(follower) }
+        let _follower = AbortOnDropHandle::new(follower);
+        Self { operations, pipe_caller, console: None, drain, offers, _follower }
+    }
+
+    /// Sets the address of the console, where people answer questions.
+    pub(crate) fn with_console(self, console: Option<String>) -> Self {
+        Self { console, ..self }
     }
 
     /// Returns the tokens that end open streams and calls when the gateway drains.
@@ -320,21 +330,6 @@ fn gateway_stops(task: &str, message_id: &str) -> ErrorData {
     ErrorData::new(ErrorCode::INTERNAL_ERROR, text, Some(data))
 }
 
-fn unknown_offer(kind: &str, name: &str) -> ErrorData {
-    let text = format!("{kind} {:?} not found", short(name, 64));
-    coded_error(ErrorCode::INVALID_PARAMS, code::GATEWAY_SKILL_UNKNOWN.as_str(), &text, false)
-}
-
-fn unknown_resource(uri: &str) -> ErrorData {
-    let text = format!("resource {:?} not found", short(uri, 200));
-    let code = code::GATEWAY_RESOURCE_UNKNOWN.as_str();
-    let mut error = coded_error(ErrorCode::RESOURCE_NOT_FOUND, code, &text, false);
-    if let Some(Value::Object(data)) = &mut error.data {
-        data.insert("uri".to_owned(), short(uri, 200).into());
-    }
-    error
-}
-
 impl ServerHandler for McpHandler {
     fn get_info(&self) -> ServerConfig {
         let mut abilities = ServerCapabilities::builder()
@@ -365,6 +360,9 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let CustomRequest { method, params, .. } = request;
+        if method == OVERSIZED {
+            return Err(oversized(params.as_ref()));
+        }
         let version = context.protocol_version();
         let unknown = || ErrorData::new(ErrorCode::METHOD_NOT_FOUND, short(&method, 64), None);
         Err(refused_params(version.as_ref(), &method, params.as_ref()).unwrap_or_else(unknown))
@@ -406,7 +404,7 @@ impl ServerHandler for McpHandler {
             Ok(CallOutcome::Task(mut task, asked)) => {
                 // A result in the artifact store is embedded unless it is too large.
                 fetch_results(&operations, &mut task).await;
-                Ok(result_of_task(&task, &asked).into())
+                Ok(result_of_task(&task, &asked, self.shared.console.as_deref()).into())
             }
             Ok(CallOutcome::Begun(begun)) => Ok(begun.into()),
             Ok(CallOutcome::InputRequired(required)) => Ok(required.into()),
@@ -655,7 +653,7 @@ impl ServerHandler for McpHandler {
         let begun = begun_at(&operations, &call, &task).await;
         fetch_results(&operations, &mut task).await;
         let requests = requests_of(&agent, &asked, ClientAbilities::of(&context));
-        let result = result_of_task(&task, &asked);
+        let result = result_of_task(&task, &asked, self.shared.console.as_deref());
         Ok(GetTaskResult::new(detailed_task(&task, &begun, requests, &result)))
     }
 

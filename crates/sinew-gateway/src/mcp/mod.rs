@@ -13,6 +13,7 @@ mod drain_tokens;
 mod handler;
 mod http_endpoint;
 mod list_changes;
+mod long_lines;
 mod offer_output;
 mod offered_content;
 mod offers;

@@ -7,11 +7,12 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::io::stdio_pipes;
 use sinew_executor::client::Client;
 use sinew_mesh::Mesh;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio_util::sync::CancellationToken;
 
 use super::drain_tokens::DrainTokens;
 use super::handler::{McpHandler, McpShared};
+use super::long_lines;
 use crate::access::CallerIdentity;
 use crate::error::GatewayError;
 use crate::operations::{A2aOperations, short};
@@ -45,8 +46,11 @@ where
     let operations = A2aOperations::new(client, &options);
     let shared = McpShared::new(operations, Some(caller), DrainTokens::default());
     let handler = McpHandler::new(Arc::new(shared));
-    let pipes = AsyncRwTransport::<RoleServer, R, W>::new_server(reader, writer)
-        .with_max_line_length(options.limits.body_bytes);
+    let max_bytes = options.limits.body_bytes;
+    let reader = long_lines::limited(reader, max_bytes);
+    // A line of the maximum size, with its line break.
+    let pipes = AsyncRwTransport::<RoleServer, DuplexStream, W>::new_server(reader, writer)
+        .with_max_line_length(max_bytes + 2);
     match serve_server_with_ct(handler, pipes, stop).await {
         Ok(running) => {
             // A panic of the server was already reported.

@@ -10,7 +10,7 @@ use sinew_protocol::a2a::{
 };
 use sinew_protocol::jsonrpc::fault_of;
 use sinew_protocol::task::{FAILED, METADATA};
-use sinew_protocol::{Fault, FaultKind, MeshMessage};
+use sinew_protocol::{Fault, FaultKind, MeshMessage, code};
 
 use super::client_abilities::LogSeverity;
 use super::resource_uri::task_uri;
@@ -30,15 +30,15 @@ const MAX_NODE: usize = 200;
 /// Media type of content without a declared type.
 const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
 
-/// Returns the tool result of a task that has ended or waits.
-pub(super) fn result_of_task(task: &Task, asked: &AskedInput) -> CallToolResult {
+/// Returns the tool result of a task that has ended or waits. `console` is the address of the console.
+pub(super) fn result_of_task(task: &Task, asked: &AskedInput, console: Option<&str>) -> CallToolResult {
     let id = task.id.0.as_str();
     let result = match task.status.state {
         TaskState::Completed => result_of_parts(id, &output_parts(task)),
         TaskState::Canceled => CallToolResult::error(vec![ContentBlock::text(format!("{id} was cancelled"))]),
         TaskState::Failed | TaskState::Rejected => return failure(&failure_of(task), Some(id)),
         TaskState::InputRequired | TaskState::AuthRequired => {
-            CallToolResult::error(vec![ContentBlock::text(waiting_text(task, asked))])
+            CallToolResult::error(vec![ContentBlock::text(waiting_text(task, asked, console))])
         }
         _ => CallToolResult::error(vec![ContentBlock::text(format!(
             "{id} is still running. This is not a failure, and another call would start another task. State and \
@@ -102,7 +102,7 @@ pub(super) fn content_of(task: &str, index: usize, part: &Part) -> ContentBlock 
 }
 
 /// Returns text for a client whose user cannot be asked: the question, and how to decide.
-fn waiting_text(task: &Task, asked: &AskedInput) -> String {
+fn waiting_text(task: &Task, asked: &AskedInput, console: Option<&str>) -> String {
     let id = task.id.0.as_str();
     let said = task.status.message.iter().flat_map(Message::texts).collect::<Vec<_>>().join("\n");
     let mut text = format!(
@@ -112,10 +112,14 @@ fn waiting_text(task: &Task, asked: &AskedInput) -> String {
     );
     match asked {
         AskedInput::Questions(questions) => {
+            // The user of a gateway may have no command line.
+            if let Some(console) = console {
+                text.push_str(&format!("Answer in the console: {console}/executions/{id}/approval\n"));
+            }
             for question in questions {
                 let node = short(&question.node, MAX_NODE);
                 let line = format!(
-                    "Yes: `sinew approval approve {id} --node {node}`. No: `sinew approval reject {id} --node {node}`.\n"
+                    "Yes: `sinew approval approve {id} --node {node}`. No: `sinew approval reject {id} --node {node} --comment REASON`.\n"
                 );
                 text.push_str(&line);
             }
@@ -188,6 +192,23 @@ pub(super) fn error_of(error: &A2aError) -> ErrorData {
         _ => ErrorCode::INVALID_PARAMS,
     };
     coded_error(code, &fault.code, &fault.message, fault.retryable)
+}
+
+/// Returns the error for a tool, prompt or other offer that does not exist.
+pub(super) fn unknown_offer(kind: &str, name: &str) -> ErrorData {
+    let text = format!("{kind} {:?} not found", short(name, 64));
+    coded_error(ErrorCode::INVALID_PARAMS, code::GATEWAY_SKILL_UNKNOWN.as_str(), &text, false)
+}
+
+/// Returns the error for a resource that does not exist.
+pub(super) fn unknown_resource(uri: &str) -> ErrorData {
+    let text = format!("resource {:?} not found", short(uri, 200));
+    let code = code::GATEWAY_RESOURCE_UNKNOWN.as_str();
+    let mut error = coded_error(ErrorCode::RESOURCE_NOT_FOUND, code, &text, false);
+    if let Some(Value::Object(data)) = &mut error.data {
+        data.insert("uri".to_owned(), short(uri, 200).into());
+    }
+    error
 }
 
 /// Builds a protocol error with an error code.

@@ -20,7 +20,7 @@ fn artifacts(parts: &Value) -> Value {
 #[test]
 fn parts_of_a_result_are_content() {
     let check = |parts: Value, content: Value, structured: Option<Value>| {
-        let result = result_of_task(&task("COMPLETED", artifacts(&parts)), &AskedInput::Nothing);
+        let result = result_of_task(&task("COMPLETED", artifacts(&parts)), &AskedInput::Nothing, None);
         assert_eq!(serde_json::to_value(&result.content).unwrap(), content, "{parts}");
         assert_eq!(result.structured_content, structured, "{parts}");
         assert_eq!(result.is_error, Some(false), "{parts}");
@@ -57,7 +57,7 @@ fn other_ends_are_errors_that_say_what_to_do() {
     let fault = json!({"code": "SINEW-5100", "message": "it is broken", "retryable": false, "kind": "failure",
                        "details": ["one", "two"]});
     let check = |task: &Task, asked: AskedInput, expected: &[&str]| {
-        let result = result_of_task(task, &asked);
+        let result = result_of_task(task, &asked, Some("http://gateway/console"));
         assert_eq!((result.is_error, &result.structured_content), (Some(true), &None));
         let text = &result.content[0].as_text().unwrap().text;
         for one in expected {
@@ -79,7 +79,11 @@ fn other_ends_are_errors_that_say_what_to_do() {
     check(
         &waits,
         AskedInput::Questions(vec![question]),
-        &["Is this right?", "`sinew approval approve x7f3 --node h`"],
+        &[
+            "Is this right?",
+            "http://gateway/console/executions/x7f3/approval",
+            "`sinew approval approve x7f3 --node h`",
+        ],
     );
 }
 
