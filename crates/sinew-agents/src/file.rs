@@ -12,103 +12,110 @@ use crate::mcp_file::McpFile;
 use crate::model_file::ModelFile;
 use crate::offer_file::OfferFile;
 
-/// A ready-made agent: its card and how it runs.
+/// An agent file: the card of an agent, and how the agent runs.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Sinew agent file")]
 pub(crate) struct AgentFile {
-    /// Name under which workflows and peers call the agent.
+    /// Name by which workflows and other agents call the agent. Letters, digits, `_` and `-`, at
+    /// most 64 characters.
     #[schemars(regex(pattern = r"^[A-Za-z0-9_-]{1,64}$"))]
     pub(crate) name: String,
-    /// Version of the agent, shown on its card.
+    /// Version of the agent, shown on its card. Default: `0.1.0`.
     #[serde(default = "default_version")]
     pub(crate) version: String,
-    /// Purpose of the agent; read by people and by models that choose a peer.
+    /// Purpose of the agent in one sentence, for people and for models that choose an agent.
     #[serde(default)]
     pub(crate) description: String,
-    /// Skills of the agent.
+    /// Skills that the card of the agent lists.
     #[serde(default)]
     pub(crate) skills: Vec<Skill>,
-    /// JSON Schema of the input; checked before the agent runs.
+    /// JSON Schema of the input. A task whose input does not match is rejected before the agent
+    /// runs.
     pub(crate) input_schema: Option<Value>,
-    /// JSON Schema of the output; checked after the agent ran.
+    /// JSON Schema of the output. A task whose output does not match fails.
     pub(crate) output_schema: Option<Value>,
-    /// How the agent runs: exactly one of script, command, http, mcp and model.
+    /// How the agent runs: exactly one of `script`, `command`, `http`, `mcp` and `model`.
     pub(crate) run: Run,
-    /// Calls that may run at the same time; further calls wait.
+    /// Maximum number of concurrent calls in one process, from 1 to 10,000. Further calls wait.
+    /// Default: 8.
     #[serde(default = "default_concurrency")]
     #[schemars(range(min = 1, max = 10_000))]
     pub(crate) concurrency: u32,
-    /// Longest time for one call; one minute if left out, for a model 15 minutes.
+    /// Time limit of a call, without time spent waiting for people. Default: `1m`, for `run:
+    /// model:` `15m`.
     pub(crate) timeout: Option<Time>,
-    /// How tasks reach the agent on the mesh.
+    /// How tasks reach the agent on a mesh: `queue` (default) or `direct`.
     #[serde(default)]
     pub(crate) delivery: Delivery,
-    /// Offer to hosts of the Model Context Protocol; a tool if left out.
+    /// How the agent is exposed to hosts of the Model Context Protocol. Default: as a tool.
     #[serde(default)]
     pub(crate) offer: OfferFile,
 }
 
-/// A skill of an agent.
+/// A skill on the card of an agent.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Skill {
-    /// Identifier, unique within the agent.
+    /// Identifier of the skill, unique within the agent.
     pub(crate) id: String,
-    /// Name for people; the id if left out.
+    /// Display name. Default: the id.
     #[serde(default)]
     pub(crate) name: String,
-    /// Description of the skill.
+    /// What the skill does, for people and models.
     #[serde(default)]
     pub(crate) description: String,
-    /// Words to find it by.
+    /// Tags by which the skill can be found, such as `[orders, shipping]`.
     #[serde(default)]
     pub(crate) tags: Vec<String>,
-    /// Example requests.
+    /// Example requests, such as `Where is order A-17?`.
     #[serde(default)]
     pub(crate) examples: Vec<String>,
 }
 
-/// How tasks reach an agent on the mesh.
+/// How tasks reach an agent on a mesh.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Delivery {
-    /// Through a queue: tasks wait for the agent and survive its death.
+    /// Through a queue: tasks are stored until an agent has completed them.
     #[default]
     Queue,
-    /// Straight to a running agent: lowest latency.
+    /// Directly to a running agent: lowest latency. A task is sent again if the agent dies.
     Direct,
 }
 
-/// One of five; a struct instead of an enum, because complaints about a struct say what is wrong.
+/// How the agent runs: exactly one of `script`, `command`, `http`, `mcp` and `model`.
+// A struct instead of an enum, because errors about a struct name the invalid key.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
 pub(crate) struct Run {
-    /// A Python function in the sandbox.
+    /// Run a Python function in a sandbox.
     pub(crate) script: Option<ScriptFile>,
-    /// A program on this machine.
+    /// Run a program on the host of the agent, without a shell.
     pub(crate) command: Option<CommandFile>,
-    /// A request to an HTTP service.
+    /// Send a request to an HTTP service.
     pub(crate) http: Option<HttpFile>,
-    /// Tools of a server of the Model Context Protocol.
+    /// Call tools of a Model Context Protocol server.
     pub(crate) mcp: Option<Box<McpFile>>,
-    /// A conversation with a language model.
+    /// Run a conversation with a language model and tools.
     pub(crate) model: Option<Box<ModelFile>>,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptFile {
-    /// The source text: a lambda, or a body whose first function is called with the input.
+    /// Python source: a lambda, or a module whose first function is called with the input. Either
+    /// `source` or `file` is required.
     pub(crate) source: Option<String>,
-    /// A file with the source text, relative to the agent file.
+    /// Path of a file with the Python source, relative to the agent file.
     pub(crate) file: Option<String>,
-    /// Longest time for one run; 250 ms if left out.
+    /// Time limit of a run. Default: `250ms`.
     pub(crate) timeout: Option<Time>,
 }
 
-/// Variables of the environment that a request may name.
+/// Environment variables that a request may reference: a list of names, or an object from names to
+/// allowed hosts.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum ReferenceFile {
@@ -125,73 +132,80 @@ impl Default for ReferenceFile {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CommandFile {
-    /// Program and arguments, taken literally: there is no shell and nothing is filled in.
+    /// Program and arguments, such as `[convert, --quiet]`. They are passed literally: no shell, no
+    /// templates.
     #[schemars(length(min = 1))]
     pub(crate) argv: Vec<String>,
-    /// Working folder, relative to the agent file; its own folder if left out.
+    /// Working directory, relative to the agent file. Default: the directory of the agent file.
     pub(crate) cwd: Option<String>,
-    /// Further environment variables; values may hold `{{input.path}}`, `${env:NAME}`, `${NAME}` and `${NAME, default}`.
+    /// Environment variables of the program, in addition to PATH, HOME and LANG. Values may contain
+    /// `{{input.path}}`, `${env:NAME}`, `${NAME}` and `${NAME, default}`.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
-    /// Content of the program's standard input.
+    /// Content of standard input: `input` (default) or `request`.
     #[serde(default)]
     pub(crate) stdin: StdinContent,
-    /// Environment variables that `${NAME}` of the request's MCP servers may name, put in at the call: by name, the hosts
-    /// that may be sent the value in a header, or `local` for the env of servers that the program starts. A list of names
-    /// means `local`.
+    /// Environment variables that MCP servers in the request may reference as `${NAME}`, resolved
+    /// when the program is called. An object maps each name to the hosts that may receive its value
+    /// in a header, or to `local` for the `env` of servers that the program starts: `{API_TOKEN:
+    /// [api.example.com]}`. A list of names is the same as `local` for each.
     #[serde(default)]
     pub(crate) references: ReferenceFile,
-    /// Longest time for one run.
+    /// Time limit of a run, within the `timeout` of the agent.
     pub(crate) timeout: Option<Time>,
-    /// Time between the polite and the final signal when a run is ended.
+    /// Time between SIGTERM and SIGKILL when a run is terminated. Default: `2s`.
     #[serde(default = "default_grace")]
     pub(crate) grace: Time,
-    /// Most bytes of standard output.
+    /// Maximum size of standard output, in bytes. Default: 4194304 (4 MiB).
     #[serde(default = "default_max_output")]
     #[schemars(range(min = 1))]
     pub(crate) max_output: u64,
 }
 
-/// Content of a command's standard input.
+/// Content of the command's standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum StdinContent {
-    /// The input.
+    /// The input as JSON.
     #[default]
     Input,
-    /// An object with input, instruction and context.
+    /// A JSON object with `input`, `instruction` and `context`.
     Request,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HttpFile {
-    /// Where to send the request; `{{input.path}}` may stand in path and query.
+    /// URL of the request. Path and query may contain `{{input.path}}`:
+    /// `https://api.example.com/orders/{{input.id}}`.
     #[serde(default)]
     pub(crate) url: String,
-    /// Whether the input describes the request: `{url, method?, query?, headers?, body?}`. Then the file names no url.
+    /// Whether the input is the request: `{url, method?, query?, headers?, body?}`. Omit `url`
+    /// then. Default: false.
     #[serde(default)]
     pub(crate) from_input: bool,
-    /// HTTP method.
+    /// HTTP method. Default: `POST`.
     #[serde(default = "default_method")]
     pub(crate) method: String,
-    /// Headers; values may hold `{{input.path}}`, `${env:NAME}`, `${NAME}` and `${NAME, default}`.
+    /// Request headers. Values may contain `{{input.path}}`, `${env:NAME}`, `${NAME}` and `${NAME,
+    /// default}`.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
-    /// The body: JSON whose strings may be `{{input.path}}`, or text in which each `{{input.path}}` becomes JSON;
-    /// the whole input if left out.
+    /// Request body: JSON in which a string may be `{{input.path}}`, or text in which each
+    /// `{{input.path}}` is inserted as JSON. Default: the whole input.
     pub(crate) body: Option<Value>,
-    /// Longest time for one attempt.
+    /// Time limit of one attempt. Default: `1m`.
     #[serde(default = "default_timeout")]
     pub(crate) timeout: Time,
-    /// Retries when the service is busy (429, 5xx) or cannot be reached.
+    /// Retries if the service is overloaded (429, 5xx) or unreachable.
     #[serde(default)]
     pub(crate) retry: RetryFile,
-    /// Most bytes of the response.
+    /// Maximum size of the response, in bytes. Default: 4194304 (4 MiB).
     #[serde(default = "default_max_output")]
     #[schemars(range(min = 1))]
     pub(crate) max_output: u64,
-    /// Whether the host may lead to private, loopback and other special addresses.
+    /// Whether the host may resolve to private, loopback and other special-purpose addresses.
+    /// Default: false.
     #[serde(default)]
     pub(crate) allow_private: bool,
 }
@@ -199,7 +213,7 @@ pub(crate) struct HttpFile {
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RetryFile {
-    /// Attempts after the first.
+    /// Maximum number of retries after the first attempt, at most 100. Default: 0.
     #[serde(default)]
     #[schemars(range(max = 100))]
     pub(crate) limit: u32,

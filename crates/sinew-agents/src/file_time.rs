@@ -10,7 +10,7 @@ use sinew_source::duration::{DURATION_EXAMPLES, DURATION_PATTERN, parse_duration
 /// Longest accepted duration, 10 years: deadlines cannot overflow.
 const MAX_DURATION: Duration = Duration::from_hours(3_650 * 24);
 
-/// A duration: seconds as a number, or text with units such as `500ms`, `30s`, `5m`, `1h30m`, `7d`.
+/// A duration: a number of seconds, or text with units such as `500ms`, `30s` or `1h30m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Time(
     /// The duration.
@@ -51,7 +51,8 @@ impl JsonSchema for Time {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A duration: seconds as a number, or text with units such as 500ms, 30s, 5m, 1h30m, 7d.",
+            "description": "A number of seconds, or text with units such as `500ms`, `30s`, `5m`, \
+                `1h30m` or `7d`; at most 10 years.",
             "type": ["number", "string"],
             "exclusiveMinimum": 0,
             "pattern": DURATION_PATTERN,

@@ -7,32 +7,36 @@ use serde::Deserialize;
 
 use crate::file_time::Time;
 
-/// A server whose tools are called; exactly one of command and url says where it is.
+/// An MCP server whose tools the agent calls. Exactly one of `command` and `url` is required.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct McpFile {
-    /// Program of the server and its arguments, taken literally: there is no shell. It is started for each task.
+    /// Program of the server and its arguments, such as `[mcp-server-time, --utc]`, passed
+    /// literally without a shell. It is started for each task.
     #[schemars(length(min = 1))]
     pub(crate) command: Option<Vec<String>>,
-    /// Further environment variables of the program; values may hold `${env:NAME}`.
+    /// Environment variables of the program, in addition to PATH, HOME and LANG. Values may contain
+    /// `${env:NAME}`.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
-    /// Working folder of the program, relative to the agent file; its own folder if left out.
+    /// Working directory of the program, relative to the agent file. Default: the directory of the
+    /// agent file.
     pub(crate) cwd: Option<String>,
-    /// Address of the server.
+    /// URL of the server, such as `https://mcp.example.com/mcp`.
     pub(crate) url: Option<String>,
-    /// Headers of requests to the address; values may hold `${env:NAME}`.
+    /// Headers of requests to `url`. Values may contain `${env:NAME}`.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
-    /// Whether the address may lead to private, loopback and other special addresses.
+    /// Whether the host may resolve to private, loopback and other special-purpose addresses.
+    /// Default: false.
     #[serde(default)]
     pub(crate) allow_private: bool,
-    /// The only tool of the agent: its arguments are the input. Without it, the input is an object with the name of the tool as
-    /// `tool`, and its `arguments`.
+    /// Name of the one tool that the agent calls with its input as arguments. If omitted, the input
+    /// names the tool: `{tool, arguments}`.
     pub(crate) tool: Option<String>,
-    /// Tools that may be called; `*` stands for any text. All if left out.
+    /// Tools that may be called: names, or patterns in which `*` matches any text. Default: all.
     #[serde(default)]
     pub(crate) allow: Vec<String>,
-    /// Longest time for one call of a tool.
+    /// Time limit of one tool call, within the `timeout` of the agent.
     pub(crate) timeout: Option<Time>,
 }

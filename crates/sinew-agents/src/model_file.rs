@@ -13,48 +13,52 @@ use crate::file_time::Time;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ModelFile {
-    /// Aliases of models: the first answers, the others take over when it does not.
+    /// Aliases of one to eight models, in the order in which they are tried. See `fallback_on`.
     #[schemars(length(min = 1, max = 8))]
     pub(crate) r#use: Vec<String>,
-    /// Models by alias, beside those of the file `models.yaml` in the same folder.
+    /// Models by alias. They take precedence over those of `models.yaml` in the same directory.
     pub(crate) models: Option<BTreeMap<String, ModelEntry>>,
-    /// Classes of refusals after which the next model is asked.
+    /// Errors after which the next model of `use` is called. Default: `[unavailable, limited]`.
     #[serde(default = "default_fallback")]
     pub(crate) fallback_on: Vec<FallbackClass>,
-    /// System text. May hold `{{agent.name}}`, `{{agent.description}}`, `{{now.date}}`, `{{now.time}}`,
-    /// `{{now.weekday}}`, `{{workflow}}`, `{{node}}` and `{{skills}}`, never the input.
+    /// System prompt. May contain `{{agent.name}}`, `{{agent.description}}`, `{{now.date}}`,
+    /// `{{now.time}}`, `{{now.weekday}}`, `{{workflow}}`, `{{node}}` and `{{skills}}`, but no
+    /// input: that is the user message. Excludes `instruction_file`.
     pub(crate) instruction: Option<String>,
-    /// File with the system text, relative to the agent file.
+    /// Path of a file with the system prompt, relative to the agent file. Excludes `instruction`.
     pub(crate) instruction_file: Option<String>,
-    /// Folders with a `SKILL.md`, relative to the agent file.
+    /// Directories that contain a `SKILL.md`, relative to the agent file. If a text is larger than
+    /// 4 KiB, the model receives its description and reads it with the tool `skill_read`.
     #[serde(default)]
     pub(crate) skills: Vec<String>,
-    /// Few-shot turns before the input.
+    /// Few-shot examples that precede the input, at most 64.
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub(crate) examples: Vec<ExampleEntry>,
-    /// Tools that the model may call; none but these.
+    /// Tools that the model may call, at most 128 entries. Default: none.
     #[serde(default)]
     #[schemars(length(max = 128))]
     pub(crate) tools: Vec<ToolEntry>,
-    /// Form of the output.
+    /// How the model returns structured output.
     #[serde(default)]
     pub(crate) output: OutputEntry,
-    /// Limits of a conversation, over all attempts.
+    /// Limits of a conversation, including all its attempts.
     #[serde(default)]
     pub(crate) budget: BudgetEntry,
-    /// Conversations of one caller that go on; each task starts afresh if left out.
+    /// Keep conversations of a caller across tasks. Default: tasks are independent.
     pub(crate) session: Option<SessionEntry>,
-    /// When old parts of a conversation give way.
+    /// When old parts of a conversation are dropped or summarized.
     #[serde(default)]
     pub(crate) compact: CompactEntry,
-    /// Rule for calls with `effect: once`, once words of others are in the conversation.
+    /// What happens to calls with `effect: once` after untrusted text entered the conversation:
+    /// `approve` (default), `deny` or `allow`.
     #[serde(default)]
     pub(crate) taint: TaintEntry,
-    /// Rule for calls whose fate a crash left open.
+    /// What happens after a call with side effects whose outcome is unknown, because a process
+    /// stopped or no answer arrived in time: `tell` (default), `ask` or `fail`.
     #[serde(default)]
     pub(crate) on_unknown: UnknownEntry,
-    /// The log of a conversation on the mesh.
+    /// Retention of the conversation log on a mesh.
     #[serde(default)]
     pub(crate) log: LogEntry,
 }
@@ -63,85 +67,91 @@ pub(crate) struct ModelFile {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ModelEntry {
-    /// Interface of the server.
+    /// API of the server: `openai`, `anthropic`, `gemini`, or `script` for tests.
     pub(crate) provider: ProviderName,
-    /// The provider's name of the model; not needed by a script.
+    /// Name of the model at its provider. Required unless `provider` is `script`.
     #[serde(default)]
     pub(crate) model: String,
-    /// Address of the server; the provider's own if left out.
+    /// Base URL of the server, such as `http://localhost:11434/v1`. Default: the provider's public
+    /// API.
     pub(crate) url: Option<String>,
-    /// The key, as `${env:NAME}`.
+    /// API key, as a reference to an environment variable: `${env:NAME}`. Literal keys are
+    /// rejected.
     pub(crate) key: Option<String>,
-    /// Further headers; values may hold `${env:NAME}`.
+    /// Additional request headers. Values may contain `${env:NAME}`.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
-    /// Whether the host may lead to private, loopback and other special addresses.
+    /// Whether the host may resolve to private, loopback and other special-purpose addresses.
+    /// Default: false.
     #[serde(default)]
     pub(crate) allow_private: bool,
-    /// Size of the model's context in tokens.
+    /// Context window of the model, in tokens, at least 256. Default: 128000.
     #[schemars(range(min = 256))]
     pub(crate) context: Option<u64>,
-    /// Longest answer in tokens.
+    /// Maximum length of an answer, in tokens. Default: 4096.
     #[schemars(range(min = 1))]
     pub(crate) max_output: Option<u64>,
-    /// Most that texts and lists of an answer in a form may hold, for small models that do not end them by themselves.
+    /// Limits on texts and lists in structured output, for small models that generate without end.
     #[serde(default)]
     pub(crate) bounds: BoundEntry,
-    /// Abilities of the model and its server.
+    /// Capabilities of the model and its server. Omitted members have the default of the provider.
     #[serde(default)]
     pub(crate) caps: AbilityEntry,
-    /// Settings of each request.
+    /// Sampling and other settings of each request.
     #[serde(default)]
     pub(crate) settings: SettingEntry,
-    /// Price in USD per million tokens.
+    /// Price in USD per million tokens. Required for `budget.cost_usd`.
     pub(crate) price: Option<PriceEntry>,
-    /// Times after which a call is given up.
+    /// Time limits of a model call.
     #[serde(default)]
     pub(crate) timeout: ModelTimeouts,
-    /// Tries in place, before the next model.
+    /// Retries with the same model, before the next model of `use` is called.
     #[serde(default)]
     pub(crate) retry: ModelRetry,
-    /// Answers of a scripted model, in order; an answer that fits the asked form if left out.
+    /// Answers of a model with `provider: script`, in order. Default: an answer that matches the
+    /// requested schema.
     pub(crate) answers: Option<Vec<Value>>,
 }
 
-/// Bounds of forms that the server enforces, wherever a schema allows more.
+/// Limits that are added to the schemas that the server enforces, unless a schema is stricter.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BoundEntry {
-    /// Longest text, in characters. An answer without a schema is a form of one text then.
+    /// Maximum length of each text, in characters, from 1 to 100,000. An answer without a schema
+    /// becomes structured output with one text field. Default: no limit.
     #[schemars(range(min = 1, max = 100_000))]
     pub(crate) text: Option<u64>,
-    /// Most items of a list.
+    /// Maximum number of items of each list, from 1 to 10,000. Default: no limit.
     #[schemars(range(min = 1, max = 10_000))]
     pub(crate) items: Option<u64>,
 }
 
-/// Interfaces of servers.
+/// API of a model server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ProviderName {
-    /// Chat completions, as OpenAI, Azure, Ollama, llama.cpp, vLLM, OpenRouter and LiteLLM serve them.
+    /// Chat completions API, as served by OpenAI, Azure, Ollama, llama.cpp, vLLM, OpenRouter and
+    /// LiteLLM.
     Openai,
-    /// Messages of Anthropic.
+    /// Messages API of Anthropic.
     Anthropic,
-    /// `generateContent` of Gemini.
+    /// `generateContent` API of Gemini.
     Gemini,
-    /// Answers out of this file: for tests and machines without a key.
+    /// No server: answers come from `answers`. For tests and for machines without an API key.
     Script,
 }
 
-/// Abilities of a model and its server. Left-out members are the usual ones of the provider.
+/// Capabilities of a model and its server. Omitted members have the default of the provider.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AbilityEntry {
-    /// How the model calls tools.
+    /// How the model calls tools. Default: `native`.
     pub(crate) tools: Option<ToolAbilityName>,
-    /// How the model is held to a schema.
+    /// How answers are constrained to a JSON Schema. Default: `native`, for Anthropic `none`.
     pub(crate) schema: Option<SchemaAbilityName>,
-    /// Whether answers arrive in pieces.
+    /// Whether the server streams answers. Default: true.
     pub(crate) stream: Option<bool>,
-    /// Whether one answer may hold several calls.
+    /// Whether one answer may contain several tool calls. Default: true.
     pub(crate) parallel: Option<bool>,
 }
 
@@ -149,38 +159,40 @@ pub(crate) struct AbilityEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ToolAbilityName {
-    /// Through the provider's interface.
+    /// With the tool calls of the provider's API.
     Native,
-    /// Through its output, which a schema holds to a call or the answer.
+    /// With structured output: one JSON Schema covers tool calls and the answer. For models without
+    /// tool calls.
     Schema,
-    /// Not at all.
+    /// The model cannot call tools.
     None,
 }
 
-/// How a model is held to a schema.
+/// How answers are constrained to a JSON Schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SchemaAbilityName {
     /// The provider enforces the schema.
     Native,
-    /// The provider enforces JSON.
+    /// The provider enforces valid JSON, but no schema.
     Json,
-    /// Not at all.
+    /// The provider enforces neither JSON nor a schema.
     None,
 }
 
-/// Settings of each request.
+/// Settings of each request to a model.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SettingEntry {
-    /// Sampling temperature.
+    /// Sampling temperature, from 0 to 2. Default: that of the provider.
     #[schemars(range(min = 0.0, max = 2.0))]
     pub(crate) temperature: Option<f64>,
-    /// Seed of the sampling.
+    /// Seed for sampling.
     pub(crate) seed: Option<i64>,
-    /// Effort of reasoning, in the provider's word.
+    /// Reasoning effort as the provider names it, such as `low`, `medium` or `high`; for Anthropic
+    /// also a number of tokens.
     pub(crate) reasoning: Option<String>,
-    /// Further members of the request's body.
+    /// Members that are added to the request body, or replace members of it; `null` removes one.
     #[serde(default)]
     pub(crate) extra: Map<String, Value>,
 }
@@ -189,26 +201,27 @@ pub(crate) struct SettingEntry {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PriceEntry {
-    /// Of the prompt.
+    /// Price of input tokens.
     #[schemars(range(min = 0.0))]
     pub(crate) input: f64,
-    /// Of the answer.
+    /// Price of output tokens.
     #[schemars(range(min = 0.0))]
     pub(crate) output: f64,
-    /// Of the part of the prompt that came out of the provider's cache; the price of the prompt if left out.
+    /// Price of input tokens that the provider reads from its cache. Default: the price of input
+    /// tokens.
     #[schemars(range(min = 0.0))]
     pub(crate) cached: Option<f64>,
 }
 
-/// Times after which a call of a model is given up.
+/// Time limits of a model call.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ModelTimeouts {
-    /// Until the first byte of the answer.
+    /// Time until the first byte of the answer. Default: `60s`.
     pub(crate) first: Time,
-    /// Between two pieces of the answer.
+    /// Time between two chunks of a streamed answer. Default: `30s`.
     pub(crate) idle: Time,
-    /// For the whole answer.
+    /// Time until the answer is complete. Default: `300s`.
     pub(crate) total: Time,
 }
 
@@ -219,11 +232,11 @@ impl Default for ModelTimeouts {
     }
 }
 
-/// Tries in place.
+/// Retries with the same model.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ModelRetry {
-    /// Tries after the first.
+    /// Maximum number of retries after the first attempt, at most 10. Default: 2.
     #[schemars(range(max = 10))]
     pub(crate) limit: u32,
 }
@@ -234,17 +247,17 @@ impl Default for ModelRetry {
     }
 }
 
-/// Classes of refusals after which the next model may be asked.
+/// Error class after which the next model may be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FallbackClass {
-    /// Broken servers, lost connections, unreadable answers.
+    /// Server error, lost connection or unreadable answer.
     Unavailable,
-    /// Limits of the provider (429).
+    /// Rate limit (429) or exhausted quota (402) of the provider.
     Limited,
-    /// The provider's filter.
+    /// The provider's content filter blocked the answer.
     Filtered,
-    /// A model that refuses to answer.
+    /// The model refused to answer.
     Refused,
 }
 
@@ -252,71 +265,80 @@ fn default_fallback() -> Vec<FallbackClass> {
     vec![FallbackClass::Unavailable, FallbackClass::Limited]
 }
 
-/// A few-shot turn.
+/// A few-shot example.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExampleEntry {
-    /// Input of the example.
+    /// Example input.
     pub(crate) input: Value,
-    /// Output of the example.
+    /// Expected output for this input.
     pub(crate) output: Value,
 }
 
-/// One or more tools. Exactly one of peer, workflow, mcp, script, builtin and request says which.
+/// One or more tools. Exactly one of `peer`, `workflow`, `mcp`, `script`, `builtin` and `request`
+/// is required.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToolEntry {
-    /// Another agent: its name, a pattern such as `Price*`, or a skill.
+    /// Other agents: a name, a pattern such as `Price*`, or `{skill: ID}`.
     pub(crate) peer: Option<PeerSelector>,
-    /// A deployed workflow.
+    /// Name of a workflow that is deployed on the mesh.
     pub(crate) workflow: Option<String>,
-    /// Name of an MCP server; `command` or `url` says where it is.
+    /// Name of an MCP server, the prefix of its tools. Requires `command` or `url`, and `allow`.
     pub(crate) mcp: Option<String>,
-    /// A Python function in the sandbox.
+    /// A Python function that runs in a sandbox.
     pub(crate) script: Option<ScriptTool>,
-    /// Tools of Sinew.
+    /// Built-in tools: `artifacts`, `time` and `ask_person`.
     pub(crate) builtin: Option<Vec<BuiltinName>>,
-    /// Tools that the asking node brings, within this list.
+    /// Tools that the calling node may request, limited to those listed here.
     pub(crate) request: Option<RequestTools>,
-    /// Name that the model is told.
+    /// Name of the tool for the model. Letters, digits, `_` and `-`, at most 64 characters.
     #[schemars(regex(pattern = r"^[A-Za-z0-9_-]{1,64}$"))]
     pub(crate) r#as: Option<String>,
-    /// Effect of a repeated call.
+    /// Whether a call has side effects, and whether it is repeatable: `read`, `repeat` or `once`.
+    /// Default: `read` for scripts, `once` for MCP servers, `repeat` for peers and workflows.
     pub(crate) effect: Option<EffectName>,
-    /// Whether results may hold words of anybody.
+    /// Whether results may contain untrusted text: `own` or `open`. Default: `own` for scripts and
+    /// workflows, `open` for peers and MCP servers.
     pub(crate) trust: Option<TrustName>,
-    /// When a person must allow a call.
+    /// Whether a person must approve a call: `true`, `false` (default), or `{people, timeout,
+    /// when}`.
     pub(crate) approve: Option<ApproveEntry>,
-    /// Most calls in a conversation.
+    /// Maximum number of calls in a conversation. Default: no limit except `budget.tool_calls`.
     #[schemars(range(min = 1))]
     pub(crate) limit: Option<u32>,
-    /// Longest time for one call.
+    /// Time limit of a call. Default: `2m`.
     pub(crate) timeout: Option<Time>,
-    /// Most bytes of a result in the conversation, such as `16KiB`.
+    /// Maximum size of a result in the conversation, such as `64KiB`. Default: `16KiB`.
     pub(crate) max_result: Option<ByteSize>,
-    /// Program of an MCP server and its arguments; no shell.
+    /// Program of an MCP server and its arguments, such as `[mcp-server-filesystem, ./docs]`,
+    /// passed literally without a shell.
     pub(crate) command: Option<Vec<String>>,
-    /// Environment of an MCP server's program; values may hold `${env:NAME}`.
+    /// Environment variables of an MCP server, in addition to PATH, HOME and LANG. Values may
+    /// contain `${env:NAME}`.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
-    /// Working folder of an MCP server's program, relative to the agent file.
+    /// Working directory of an MCP server, relative to the agent file.
     pub(crate) cwd: Option<String>,
-    /// Address of an MCP server.
+    /// URL of an MCP server, such as `https://mcp.example.com/mcp`.
     pub(crate) url: Option<String>,
-    /// Headers for an MCP server; values may hold `${env:NAME}`.
+    /// Headers of requests to an MCP server. Values may contain `${env:NAME}`.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
-    /// Tools of the MCP server that the model may call: names, patterns, or objects with a name and settings.
+    /// Tools of the MCP server that the model may call: names, patterns such as `list_*`, or
+    /// objects with settings. The first match applies.
     pub(crate) allow: Option<Vec<AllowEntry>>,
-    /// Whether an MCP server's program is started for each task or serves all tasks of the agent.
+    /// Lifetime of an MCP server: one for each `task` (default), or one for the `agent`.
     pub(crate) lifetime: Option<ServerLifetime>,
-    /// Whether the MCP server's hints about effects are believed.
+    /// Whether `readOnlyHint` and `idempotentHint` of the MCP server set the `effect` of its tools.
+    /// Default: false.
     pub(crate) trust_hints: Option<bool>,
-    /// Whether the command may download the program that it starts.
+    /// Whether `command` may be `npx` or `uvx`, which download the program. Default: false.
     pub(crate) allow_download: Option<bool>,
-    /// Whether the MCP server may lie at a private address.
+    /// Whether the host of the MCP server may resolve to private, loopback and other
+    /// special-purpose addresses. Default: false.
     pub(crate) allow_private: Option<bool>,
-    /// Program and arguments that are put before the command of an MCP server.
+    /// Command prefix that runs an MCP server in a sandbox, such as `[bwrap, --unshare-net]`.
     pub(crate) sandbox: Option<Vec<String>>,
 }
 
@@ -324,13 +346,13 @@ pub(crate) struct ToolEntry {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum PeerSelector {
-    /// A name, or a pattern with `*`.
+    /// Name of an agent, or a pattern with `*`.
     Name(String),
-    /// Agents with a skill.
+    /// Agents that have a skill.
     Skill(SkillSelector),
 }
 
-/// Agents with a skill.
+/// Agents that have a skill.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SkillSelector {
@@ -342,83 +364,85 @@ pub(crate) struct SkillSelector {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptTool {
-    /// Name that the model is told.
+    /// Name of the tool for the model. Letters, digits, `_` and `-`, at most 64 characters.
     #[schemars(regex(pattern = r"^[A-Za-z0-9_-]{1,64}$"))]
     pub(crate) name: String,
-    /// Purpose of the tool, for the model.
+    /// What the tool does, for the model.
     #[serde(default)]
     pub(crate) description: String,
-    /// JSON Schema of the arguments.
+    /// JSON Schema of the arguments. Default: an object without members.
     pub(crate) input_schema: Option<Value>,
-    /// The source text: its first function is called with the arguments as one object.
+    /// Python source. Its first function is called with the arguments as one object.
     pub(crate) source: String,
 }
 
-/// Tools of Sinew.
+/// A built-in tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum BuiltinName {
     /// List, read and write artifacts of the task.
     Artifacts,
-    /// The time.
+    /// Get the current time.
     Time,
-    /// Ask a person.
+    /// Ask a person a question.
     AskPerson,
 }
 
-/// Tools that the asking node brings.
+/// Tools that the calling node may request.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RequestTools {
-    /// Patterns of agents.
+    /// Agents that a node may request: names, or patterns such as `Price*`.
     pub(crate) peers: Vec<String>,
-    /// Names of MCP servers of this file, whose tools are offered only to nodes that name the server.
+    /// MCP servers of this file whose tools are available only to nodes that request the server.
     pub(crate) mcp: Vec<String>,
-    /// Whether agents that a graph puts below this one are tools: conversations within the one that calls them.
+    /// Whether sub-agents of this agent in a graph are tools whose calls are nested conversations.
+    /// Default: false, in which case the engine calls them.
     pub(crate) subagents: bool,
 }
 
-/// Effect of a repeated call.
+/// Side effects of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EffectName {
-    /// The tool only reads.
+    /// The tool has no side effects.
     Read,
-    /// The receiver recognises a repeated call by its key.
+    /// A repeated call is idempotent: the receiver deduplicates it by its key.
     Repeat,
-    /// A repeated call acts twice; made at most once.
+    /// A repeated call repeats its side effects. Calls are made at most once, one at a time.
     Once,
 }
 
-/// Whether results may hold words of anybody.
+/// Whether results of a tool may contain untrusted text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TrustName {
-    /// Results are words of the agent's owner.
+    /// Results contain only text that the agent's owner trusts.
     Own,
-    /// Results may be words of anybody.
+    /// Results may contain untrusted text.
     Open,
 }
 
-/// When a person must allow a call.
+/// Whether a person must approve a call.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum ApproveEntry {
-    /// Always, or never.
+    /// Whether every call needs approval.
     Always(bool),
-    /// Under a condition.
+    /// Approval under a condition, or by certain people.
     When(ApproveRule),
 }
 
-/// When a person must allow a call, and which.
+/// Which calls a person must approve, and who may decide.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ApproveRule {
-    /// People who may decide; all if empty.
+    /// People who may decide. Default: anyone who may answer approvals.
     pub(crate) people: Vec<String>,
-    /// Time for the decision; the call is refused after it.
+    /// Time limit of the decision, after which the call is rejected. Default: `1h`.
     pub(crate) timeout: Option<Time>,
-    /// Python expression over `args`; a call for which it is false needs no person.
+    /// Python expression over `args` that is true for calls that need approval, such as
+    /// `args["amount"] > 100`. Default: all calls.
     pub(crate) when: Option<String>,
 }
 
@@ -426,9 +450,9 @@ pub(crate) struct ApproveRule {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum AllowEntry {
-    /// A name, or a pattern with `*`.
+    /// Name of a tool, or a pattern with `*`.
     Name(String),
-    /// A name with settings.
+    /// A name or pattern with settings.
     Tool(AllowedTool),
 }
 
@@ -438,34 +462,36 @@ pub(crate) enum AllowEntry {
 pub(crate) struct AllowedTool {
     /// Name of the tool, or a pattern with `*`.
     pub(crate) name: String,
-    /// Effect of a repeated call.
+    /// Whether a call has side effects, and whether it is repeatable. Default: the `effect` of the
+    /// enclosing entry.
     pub(crate) effect: Option<EffectName>,
-    /// Whether results may hold words of anybody.
+    /// Whether results may contain untrusted text. Default: the `trust` of the enclosing entry.
     pub(crate) trust: Option<TrustName>,
-    /// When a person must allow a call.
+    /// Whether a person must approve a call. Default: the `approve` of the enclosing entry.
     pub(crate) approve: Option<ApproveEntry>,
-    /// Most calls in a conversation.
+    /// Maximum number of calls in a conversation. Default: the `limit` of the enclosing entry.
     #[schemars(range(min = 1))]
     pub(crate) limit: Option<u32>,
 }
 
-/// Life of an MCP server's program.
+/// Lifetime of an MCP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ServerLifetime {
-    /// One for each task.
+    /// One program or connection for each task.
     Task,
-    /// One for all tasks of the agent.
+    /// One program or connection for all tasks of the agent.
     Agent,
 }
 
-/// Form of the output.
+/// How a model returns structured output.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OutputEntry {
-    /// How the model is brought to the form.
+    /// How the output is made to match `output_schema`. Default: `auto`.
     pub(crate) mode: OutputModeName,
-    /// Times that an output that does not fit goes back to the model.
+    /// Maximum number of times that the model is called again to correct an output that does not
+    /// match the schema, at most 10. Default: 2.
     #[schemars(range(max = 10))]
     pub(crate) repairs: u32,
 }
@@ -476,49 +502,51 @@ impl Default for OutputEntry {
     }
 }
 
-/// How a model is brought to the form of the output.
+/// How an output is made to match the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OutputModeName {
-    /// The best that the model can.
+    /// The best mode that the model supports.
     Auto,
-    /// The provider holds the answer to the schema.
+    /// The provider enforces the schema.
     Native,
-    /// The model calls a final tool.
+    /// The model calls a final tool with the output as arguments.
     Tool,
-    /// JSON in the text of the answer.
+    /// The output is the JSON in the text of the answer.
     Text,
-    /// The answer names an artifact. Accepted in every mode.
+    /// The answer names an artifact, which is the output. Every mode accepts such answers.
     Marker,
 }
 
-/// Limits of a conversation, over all attempts.
+/// Limits of a conversation, including all its attempts.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BudgetEntry {
-    /// Model calls.
+    /// Maximum number of model calls, from 1 to 1,000. Default: 20.
     #[schemars(range(min = 1, max = 1000))]
     pub(crate) turns: u32,
-    /// Calls of tools.
+    /// Maximum number of tool calls, at most 10,000. Default: 50.
     #[schemars(range(max = 10_000))]
     pub(crate) tool_calls: u32,
-    /// Calls of tools that run at the same time.
+    /// Maximum number of concurrent tool calls, from 1 to 64. Default: 4.
     #[schemars(range(min = 1, max = 64))]
     pub(crate) parallel: u32,
-    /// Tokens of all prompts.
+    /// Maximum number of input tokens of all model calls. Default: 500000.
     pub(crate) input_tokens: u64,
-    /// Tokens of all answers.
+    /// Maximum number of output tokens of all model calls. Default: 50000.
     pub(crate) output_tokens: u64,
-    /// Price of all model calls in USD; every model needs a price then.
+    /// Maximum price of all model calls, in USD. Requires a `price` for every model. Default: no
+    /// limit.
     pub(crate) cost_usd: Option<f64>,
-    /// Time from the begin to the end, without waiting for people.
+    /// Time limit of the conversation, without time spent waiting for people. Default: `10m`.
     pub(crate) wall: Time,
-    /// Time of waiting for people.
+    /// Time limit for waiting for people. Default: `24h`.
     pub(crate) waiting: Time,
-    /// Equal calls with equal results that are still made.
+    /// Maximum number of identical calls with identical results, from 1 to 100. Further ones are
+    /// rejected. Default: 3.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) repeats: u32,
-    /// Whether the last allowed turn asks for the answer without tools.
+    /// Whether the last turn of the budget requests the answer without tools. Default: true.
     pub(crate) last_word: bool,
 }
 
@@ -539,14 +567,14 @@ impl Default for BudgetEntry {
     }
 }
 
-/// Conversations of one caller that go on.
+/// Conversations that continue across tasks of the same caller and A2A context.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SessionEntry {
-    /// Time after which a session is forgotten, such as `30d`.
+    /// Retention of a session, such as `7d`. Default: `30d`.
     #[serde(default = "default_session_keep")]
     pub(crate) keep: Time,
-    /// Earlier conversations that the model is told.
+    /// Maximum number of earlier conversations in the prompt, at most 200. Default: 20.
     #[serde(default = "default_session_turns")]
     #[schemars(range(max = 200))]
     pub(crate) turns: u32,
@@ -560,17 +588,18 @@ fn default_session_turns() -> u32 {
     20
 }
 
-/// When old parts of a conversation give way.
+/// When old parts of a conversation are dropped or summarized.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CompactEntry {
-    /// Part of the model's context that a prompt may fill.
+    /// Share of the model's `context` that a prompt may fill before it is compacted, from 0.1 to 1.
+    /// Default: 0.7.
     #[schemars(range(min = 0.1, max = 1.0))]
     pub(crate) at: f64,
-    /// Last turns that stay.
+    /// Number of latest turns that are not compacted, from 1 to 100. Default: 4.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) keep_turns: u32,
-    /// Alias of the model that writes summaries; the first of `use` if left out.
+    /// Alias of the model that writes summaries, one of `use`. Default: the first of `use`.
     pub(crate) model: Option<String>,
 }
 
@@ -580,37 +609,38 @@ impl Default for CompactEntry {
     }
 }
 
-/// Rule for calls that act, once words of others are in the conversation.
+/// What happens to calls with side effects after untrusted text entered the conversation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TaintEntry {
-    /// A person must allow them.
+    /// A person must approve the call.
     #[default]
     Approve,
-    /// They are refused.
+    /// The call is rejected.
     Deny,
-    /// They are made.
+    /// The call is made.
     Allow,
 }
 
-/// Rule for calls whose fate a crash left open.
+/// What happens after a call with side effects whose outcome is unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum UnknownEntry {
-    /// The model is told.
+    /// The model receives a note that the call may have taken effect.
     #[default]
     Tell,
-    /// A person decides whether the call is made again.
+    /// A person decides whether the call is repeated.
     Ask,
     /// The conversation fails.
     Fail,
 }
 
-/// The log of a conversation on the mesh.
+/// Retention of the conversation log on a mesh.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LogEntry {
-    /// Time after which the log is forgotten, such as `7d`.
+    /// Retention of the log, such as `30d`, at least `budget.wall` plus `budget.waiting`. Default:
+    /// `7d`.
     pub(crate) keep: Time,
 }
 
@@ -620,7 +650,7 @@ impl Default for LogEntry {
     }
 }
 
-/// A number of bytes: a number, or text with a unit such as `16KiB`.
+/// A size: a number of bytes, or text with a unit such as `16KiB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ByteSize(pub(crate) u64);
 
@@ -654,7 +684,8 @@ impl JsonSchema for ByteSize {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A number of bytes, or text with a unit such as 16KiB or 1MiB.",
+            "description": "A number of bytes, or text such as `16KiB` or `1MiB`, from 64 bytes \
+                to 16 MiB.",
             "type": ["integer", "string"],
             "minimum": 64,
             "pattern": "^[0-9]+ ?(B|KiB|MiB)?$",

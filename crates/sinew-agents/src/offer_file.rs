@@ -6,27 +6,28 @@ use sinew_protocol::mcp_offer::{ClientAbility, McpOffer, OfferKind, TaskSupport,
 
 use crate::complaint::FileComplaint;
 
-/// Offer to hosts of the Model Context Protocol.
+/// How an agent is exposed to hosts of the Model Context Protocol.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OfferFile {
-    /// Kind of thing that the agent is for hosts. The input of a prompt is its arguments, the input of a resource the
-    /// variables of its address.
+    /// Whether the agent is a `tool` (default), a `prompt` or a `resource`. The input of a prompt
+    /// is its arguments, that of a resource the variables of its URI.
     #[serde(default, rename = "as")]
     pub(crate) kind: OfferKindFile,
-    /// Address of a resource; parts of it in braces are variables: `notes://{id}`.
+    /// URI of a resource, or a URI template with variables in braces: `notes://{id}`. Required for
+    /// `as: resource`, invalid otherwise.
     pub(crate) uri: Option<String>,
-    /// Media type of the resource's content.
+    /// Media type of the resource's content, such as `text/markdown`.
     pub(crate) media_type: Option<String>,
-    /// Abilities without which clients are refused.
+    /// Client capabilities that a call requires. Clients without them are rejected.
     #[serde(default)]
     pub(crate) needs: Vec<ClientAbilityFile>,
-    /// Whether calls become tasks of the host.
+    /// Whether clients must support the tasks extension: `optional` (default) or `required`.
     #[serde(default)]
     pub(crate) tasks: TaskSupportFile,
 }
 
-/// Kind of thing that an agent is for hosts.
+/// What an agent is for MCP hosts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OfferKindFile {
@@ -35,30 +36,30 @@ pub(crate) enum OfferKindFile {
     Tool,
     /// A prompt that users choose.
     Prompt,
-    /// A resource that is read.
+    /// A resource that clients read.
     Resource,
 }
 
-/// Ability of a client.
+/// A capability of an MCP client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ClientAbilityFile {
-    /// Its user fills forms.
+    /// The client asks its user to fill in a form.
     Elicitation,
-    /// It lends its language model.
+    /// The client runs completions with its language model.
     Sampling,
-    /// It names the folders that its user works in.
+    /// The client lists the directories of its user's workspace.
     Roots,
 }
 
-/// Whether calls become tasks.
+/// Whether clients must support the tasks extension.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TaskSupportFile {
-    /// For clients that keep tasks.
+    /// Calls of clients that support the tasks extension become tasks.
     #[default]
     Optional,
-    /// Always: clients that keep no tasks are refused.
+    /// Clients that do not support the tasks extension are rejected.
     Required,
 }
 

@@ -31,111 +31,120 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_hours(1);
 /// Default number of concurrent tasks.
 const DEFAULT_CONCURRENCY: usize = 64;
 
-/// An outside agent of A2A 1.0 as an agent of the mesh.
+/// An external A2A 1.0 agent that is available as an agent of the mesh.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Sinew bridge file")]
 struct BridgeFile {
-    /// Name under which workflows and peers of the mesh call the agent.
+    /// Name by which workflows and agents of the mesh call the agent. Letters, digits, `_` and `-`,
+    /// at most 64 characters.
     #[schemars(regex(pattern = r"^[A-Za-z0-9_-]{1,64}$"))]
     name: String,
-    /// Address of the outside agent, or of its card. The card may name interfaces on this host only, and on those of `hosts`.
+    /// URL of the external agent or of its card, such as `https://agents.example.com/translator`.
+    /// The card may name interfaces on this host and on those of `hosts` only.
     card: String,
-    /// Description instead of that of the card.
+    /// Description that replaces that of the card.
     description: Option<String>,
-    /// Interface of the card to use: JSONRPC or HTTP+JSON; the first that the bridge speaks if left out.
+    /// Interface of the card to use: `JSONRPC` or `HTTP+JSON`. Default: the first one that the
+    /// bridge supports.
     transport: Option<RemoteBinding>,
-    /// Further hosts that the card may name, as `https://host:port`. They are sent the credentials.
+    /// Additional hosts that the card may name, as `https://host:port`. They receive the
+    /// credentials.
     #[serde(default)]
     hosts: Vec<String>,
-    /// Credentials for the outside agent.
+    /// Credentials for the external agent.
     credentials: Option<CredentialFile>,
-    /// Certificate that the bridge shows (mutual TLS).
+    /// Client certificate for mutual TLS.
     certificate: Option<CertificateFile>,
-    /// PEM file with the authorities that servers are trusted by, instead of those of the system.
+    /// Path of a PEM file with the certificate authorities to trust, relative to the bridge file.
+    /// Default: those of the system.
     authorities: Option<String>,
-    /// JSON Web Key Set with the keys (P-256, Ed25519) one of which must have signed the card.
+    /// Path of a JSON Web Key Set (P-256, Ed25519), relative to the bridge file. One of its keys
+    /// must have signed the card.
     card_keys: Option<String>,
-    /// Time between two looks at the card; five minutes if left out. Three failures in a row take the agent off the mesh.
+    /// Interval between refreshes of the card, at least `1s`. After three failures in a row the
+    /// agent leaves the mesh until its card is available again. Default: `5m`.
     refresh: Option<FileTime>,
-    /// Longest time for one task; one hour if left out.
+    /// Time limit of a task. Default: `1h`.
     timeout: Option<FileTime>,
-    /// Tasks at the same time; 64 if left out.
+    /// Maximum number of concurrent tasks, from 1 to 10,000. Default: 64.
     #[schemars(range(min = 1, max = 10_000))]
     concurrency: Option<usize>,
-    /// Workflow of the mesh that answers questions of the outside agent (input-required): its input is `{agent, question, data}`,
-    /// and its output is the answer; `ask:person` asks people. Without it, the caller of the task is asked, which is
-    /// `input-required` meanwhile; in a task of an execution a question ends the task: its output has the question and
-    /// `reply_to`.
+    /// Workflow that answers questions of the external agent (`input-required`). Its input is
+    /// `{agent, question, data}`, and its output is the answer; `ask:person` asks people. If
+    /// omitted, the task becomes `input-required`, and the next message of the caller is the
+    /// answer. A task of an execution ends instead with `{state: input-required, question,
+    /// reply_to}`.
     ask: Option<String>,
-    /// Whether the outside agent recognises a repeated message by its id. Then a message whose fate is unknown is sent again.
+    /// Whether the external agent deduplicates messages by their id. If true, a message whose
+    /// outcome is unknown is sent again. Default: false.
     #[serde(default)]
     resend: bool,
 }
 
-/// Exactly one kind of credentials.
+/// Credentials: exactly one of `api_key`, `bearer` and `client_credentials`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
 struct CredentialFile {
-    /// A key in a header.
+    /// API key in a header.
     api_key: Option<ApiKeyFile>,
-    /// A bearer token.
+    /// Bearer token.
     bearer: Option<SecretFile>,
-    /// Tokens of an OAuth2 token endpoint, by client credentials.
+    /// Access tokens of an OAuth2 token endpoint, by the client credentials grant.
     client_credentials: Option<ClientCredentialsFile>,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ApiKeyFile {
-    /// Name of the header.
+    /// Name of the header, such as `X-API-Key`.
     header: String,
-    /// The key.
+    /// Source of the key.
     value: SecretFile,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ClientCredentialsFile {
-    /// Address of the token endpoint.
+    /// URL of the token endpoint.
     token_url: String,
-    /// Id of the client.
+    /// Source of the client id.
     client_id: SecretFile,
-    /// Secret of the client.
+    /// Source of the client secret.
     client_secret: SecretFile,
-    /// Scopes to ask for.
+    /// Scopes to request.
     #[serde(default)]
     scopes: Vec<String>,
 }
 
-/// Place of a secret: exactly one of env and file.
+/// Source of a secret, read again at each use: exactly one of `env` and `file`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
 struct SecretFile {
-    /// Variable of the environment.
+    /// Name of an environment variable.
     env: Option<String>,
-    /// File, relative to the bridge file.
+    /// Path of a file, relative to the bridge file.
     file: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CertificateFile {
-    /// PEM file with the certificate and its chain, relative to the bridge file.
+    /// Path of a PEM file with the certificate and its chain, relative to the bridge file.
     certificate: String,
-    /// PEM file with its key.
+    /// Path of a PEM file with the private key, relative to the bridge file.
     key: String,
 }
 
-/// Protocol of an interface.
+/// Protocol of an A2A interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub(crate) enum RemoteBinding {
     /// JSON-RPC 2.0.
     #[serde(rename = "JSONRPC")]
     JsonRpc,
-    /// Paths and JSON.
+    /// HTTP with JSON (REST).
     #[serde(rename = "HTTP+JSON")]
     HttpJson,
 }

@@ -37,7 +37,8 @@ pub(crate) fn document<'n>(nodes: impl Iterator<Item = &'n PlanNode>) -> Option<
 pub(crate) fn schema() -> Value {
     let names = json!({ "type": "array", "items": { "type": "string" } });
     json!({
-        "description": "How people see the workflow. Quiet nodes are drawn small, and folded in lists and timelines.",
+        "description": "How the workflow is displayed. Graphs draw quiet nodes small; lists and \
+            timelines fold them.",
         "type": "object",
         "properties": { QUIET: {
             "type": "object",

@@ -519,7 +519,9 @@ pub(super) fn schema() -> Value {
             },
             "display": crate::display::schema(),
             "plugins": {
-                "description": "Kinds of nodes: an object of type to definition, or folders that are searched for a definition.json or an executor.py; left out: the folder nodes beside the file",
+                "description": "Node types: an object from type to definition, or a list of \
+                    folders to search for definition.json or executor.py. Default: \
+                    the folder nodes next to the file.",
                 "type": ["object", "array"]
             }
         }
