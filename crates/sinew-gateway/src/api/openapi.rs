@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn operations_have_one_route_each() {
         let mut names: Vec<&str> = API_ROUTES.iter().map(|route| route.id).collect();
-        names.sort();
+        names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), API_ROUTES.len());
     }

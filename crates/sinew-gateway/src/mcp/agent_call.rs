@@ -204,7 +204,7 @@ impl AgentCall {
             }
             let next = match &asked {
                 AskedInput::Questions(questions) => match questions.first() {
-                    Some(question) => self.ask_question(&task, question).await?,
+                    Some(question) => Box::pin(self.ask_question(&task, question)).await?,
                     None => None,
                 },
                 _ => self.ask_requests(&task, &asked, requests).await?,

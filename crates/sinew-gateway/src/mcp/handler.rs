@@ -108,8 +108,8 @@ impl McpShared {
                 });
             }
         });
-        let _follower = AbortOnDropHandle::new(follower);
-        Self { operations, pipe_caller, console: None, drain, offers, _follower }
+        let follower = AbortOnDropHandle::new(follower);
+        Self { operations, pipe_caller, console: None, drain, offers, _follower: follower }
     }
 
     /// Sets the address of the console, where people answer questions.

@@ -61,24 +61,25 @@ async fn copy<R: AsyncRead + Unpin>(
         if newline.is_none() {
             continue;
         }
-        match oversized.take() {
-            None => writer.write_all(&line).await?,
+        let Some(scanner) = oversized.take() else {
+            writer.write_all(&line).await?;
+            line.clear();
+            continue;
+        };
+        if let Some(id) = scanner.id() {
+            let params = json!({ "limit": max_bytes });
+            let request = json!({"jsonrpc": "2.0", "id": id, "method": OVERSIZED, "params": params});
+            writer.write_all(format!("{request}\n").as_bytes()).await?;
+        } else {
             // A notification, or something that is not a message, gets no answer.
-            Some(scanner) => match scanner.id() {
-                Some(id) => {
-                    let params = json!({ "limit": max_bytes });
-                    let request = json!({"jsonrpc": "2.0", "id": id, "method": OVERSIZED, "params": params});
-                    writer.write_all(format!("{request}\n").as_bytes()).await?;
-                }
-                None => tracing::warn!(max_bytes, "dropped a message without an id that is too large"),
-            },
+            tracing::warn!(max_bytes, "dropped a message without an id that is too large");
         }
-        line.clear();
     }
 }
 
 /// Finds the member `id` of an object without keeping the object.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "the state of a scanner")]
 struct IdScanner {
     depth: usize,
     in_string: bool,
@@ -93,7 +94,9 @@ struct IdScanner {
 
 impl IdScanner {
     fn read(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.read_byte(*byte));
+        for byte in bytes {
+            self.read_byte(*byte);
+        }
     }
 
     fn read_byte(&mut self, byte: u8) {

@@ -51,7 +51,7 @@ where
     // A line of the maximum size, with its line break.
     let pipes = AsyncRwTransport::<RoleServer, DuplexStream, W>::new_server(reader, writer)
         .with_max_line_length(max_bytes + 2);
-    match serve_server_with_ct(handler, pipes, stop).await {
+    match Box::pin(serve_server_with_ct(handler, pipes, stop)).await {
         Ok(running) => {
             // A panic of the server was already reported.
             let _ = running.waiting().await;

@@ -114,7 +114,8 @@ fn waiting_text(task: &Task, asked: &AskedInput, console: Option<&str>) -> Strin
         AskedInput::Questions(questions) => {
             // The user of a gateway may have no command line.
             if let Some(console) = console {
-                text.push_str(&format!("Answer in the console: {console}/executions/{id}/approval\n"));
+                let line = format!("Answer in the console: {console}/executions/{id}/approval\n");
+                text.push_str(&line);
             }
             for question in questions {
                 let node = short(&question.node, MAX_NODE);

@@ -197,6 +197,7 @@ pub(super) fn asking_nodes(execution: &ExecutionId, folded: &Execution) -> Vec<(
 }
 
 /// Converts the failure of a decision.
+#[expect(clippy::needless_pass_by_value, reason = "a function for `map_err`")]
 fn decision_failed(failure: Failure) -> A2aError {
     let text = match &failure.hint {
         Some(hint) if failure.kind != FailureKind::Conflict => format!("{}; {hint}", failure.message),

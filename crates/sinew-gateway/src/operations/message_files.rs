@@ -113,12 +113,11 @@ async fn prepare_part(
 /// Adds the list of files to the text or data of the message, and returns the resulting input.
 fn give_files(message: &mut Message, files: Vec<Value>) -> Result<Value, A2aError> {
     message.parts.retain(|part| !matches!(part.content, PartContent::Raw(_)));
-    let given = match message.parts.iter().find_map(part_data) {
-        Some(data) => data.clone(),
-        None => {
-            let texts: Vec<&str> = message.parts.iter().filter_map(Part::text_content).collect();
-            if texts.is_empty() { Value::Null } else { texts.join("\n").into() }
-        }
+    let given = if let Some(data) = message.parts.iter().find_map(part_data) {
+        data.clone()
+    } else {
+        let texts: Vec<&str> = message.parts.iter().filter_map(Part::text_content).collect();
+        if texts.is_empty() { Value::Null } else { texts.join("\n").into() }
     };
     let input = input_with_files(given, files);
     let input = input.map_err(|why| A2aError::invalid_params(format!("message.parts: {why}")))?;

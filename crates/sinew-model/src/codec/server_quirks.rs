@@ -12,7 +12,7 @@ use crate::spec::Provider;
 /// Statuses of refusals because of the content of a request.
 const STATUSES: [u16; 2] = [400, 422];
 /// Words by which servers report that a member is not accepted, in lower case.
-const NOT_ACCEPTED: [&str; 15] = [
+const NOT_ACCEPTED: [&str; 16] = [
     "unsupported",
     "not supported",
     "not support",
@@ -25,7 +25,8 @@ const NOT_ACCEPTED: [&str; 15] = [
     "not known",
     "not taken",
     "extra_forbidden",
-    "additional propert",
+    "additional properties",
+    "additional property",
     "should not",
     "must not",
 ];

@@ -109,7 +109,7 @@ fn change_log_entries_name_their_kind() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let kind = name.split_once('-').map(|(kind, _)| kind).unwrap_or_default();
-        if !name.ends_with(".md") || !KINDS.contains(&kind) {
+        if path.extension().is_none_or(|extension| extension != "md") || !KINDS.contains(&kind) {
             wrong.push(format!("changes/unreleased/{name} is not named KIND-SUBJECT.md"));
         }
         if fs::read_to_string(&path).unwrap().trim().is_empty() {
