@@ -39,6 +39,9 @@ fn an_agent_that_reads_its_queue_only_is_called_everywhere() {
     // REST.
     let execution = gateway.begin_with(&json!({ "agent": "billing", "input": { "name": "Ada" } }));
     gateway.described(&world, &execution, "succeeded");
+    // It can be repeated with the newest version of its workflow, which no one has deployed.
+    let again = world.json(&["execution", "rerun", &execution, "--latest"]);
+    gateway.described(&world, again["execution"].as_str().unwrap(), "succeeded");
 
     // A2A: a call, its task at both endpoints, a stream, and lists.
     let task = send(&gateway, "/agents/billing/message:send", "m1");

@@ -14,7 +14,7 @@ use sinew_execution::Program;
 use sinew_executor::client::ClientError;
 use sinew_mesh::artifact::{ArtifactOwner, PreparedArtifact};
 use sinew_protocol::artifact::StoredAt;
-use sinew_protocol::card::agent_call;
+use sinew_protocol::card::{AGENT_CALL_PREFIX, agent_call};
 use sinew_protocol::command::StartCommand;
 use sinew_protocol::{ActivationKey, ExecutionId, TaskId, Token};
 
@@ -197,6 +197,14 @@ impl MeshOperator {
     }
 
     async fn resolve_target(&self, target: StartTarget) -> Result<ResolvedTarget, Failure> {
+        // An execution that called an agent may be repeated.
+        let target = match target {
+            StartTarget::Workflow { name, version: None } => match name.strip_prefix(AGENT_CALL_PREFIX) {
+                Some(agent) => StartTarget::Agent(agent.to_owned()),
+                None => StartTarget::Workflow { name, version: None },
+            },
+            target => target,
+        };
         let (workflow, digest, pinned) = match target {
             StartTarget::Workflow { name, version } => {
                 let (workflow, digest) = find_deployed(self, &name, version.as_deref()).await?;
