@@ -87,6 +87,22 @@ async fn a_text_is_the_input_of_a_workflow_with_a_schema() {
 }
 
 #[tokio::test]
+async fn data_up_to_the_limit_of_the_gateway_is_an_input() {
+    let limit = |options: &mut sinew_gateway::GatewayOptions| options.limits.body_bytes = 8 << 20;
+    let world = GatewayWorld::with(&[("single", SINGLE)], limit).await;
+    world.serve_echo().await;
+    let value = "x".repeat(3 << 20);
+    let sent = message("m1", json!([{"data": {"value": value}}]));
+    for _ in 0..2 {
+        let answer = world.rpc("/agents/single", "SendMessage", &sent).await;
+        let task = &answer["result"]["task"];
+        assert_eq!(state(task), "TASK_STATE_COMPLETED", "{}", &answer.to_string()[..600]);
+    }
+    assert_eq!(world.executions().await, 1);
+    world.end().await;
+}
+
+#[tokio::test]
 async fn errors_have_the_form_that_clients_of_each_protocol_read() {
     let world = GatewayWorld::with(&[("single", SINGLE)], |options| options.limits.body_bytes = 4_096).await;
     // JSON-RPC: an unknown agent is an error of the call.

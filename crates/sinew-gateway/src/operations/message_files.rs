@@ -19,9 +19,20 @@ pub(super) struct FileOwner<'a> {
     pub(super) task: &'a TaskId,
 }
 
+impl FileOwner<'_> {
+    fn artifact_owner(&self) -> ArtifactOwner<'_> {
+        ArtifactOwner { app: self.agent, user: self.caller, execution: self.execution, task: self.task }
+    }
+}
+
 /// Returns whether parts of a message contain bytes.
 pub(super) fn has_files(message: &Message) -> bool {
     message.parts.iter().any(|part| matches!(part.content, PartContent::Raw(_)))
+}
+
+/// Returns whether data is all that a message contains.
+pub(super) fn is_data(message: &Message) -> bool {
+    matches!(message.parts.as_slice(), [Part { content: PartContent::Data(_), .. }])
 }
 
 /// Prepares files that are too large for a message; their parts contain the addresses.
@@ -51,7 +62,8 @@ pub(super) struct PreparedFiles {
     pub(super) input: Value,
 }
 
-/// Prepares the files of a message to a workflow. A single JSON file is the input; other files
+/// Prepares the files of a message to a workflow. A single JSON file is the input, and so is data that
+/// is too large for a message; other files
 /// become the input's member `files`, each with name, media type, size, digest and address, next to
 /// the text or data.
 pub(super) async fn prepare_files(
@@ -59,6 +71,14 @@ pub(super) async fn prepare_files(
     owner: &FileOwner<'_>,
     message: &mut Message,
 ) -> Result<PreparedFiles, A2aError> {
+    if let [part] = message.parts.as_mut_slice()
+        && let PartContent::Data(input) = &part.content
+    {
+        let input = input.clone();
+        let file = prepare_data(mesh, owner, &input).await?;
+        part.content = file.shown().part.content;
+        return Ok(PreparedFiles { files: vec![file], input });
+    }
     if let [part] = message.parts.as_mut_slice()
         && part.media_type.as_deref().is_some_and(is_json)
     {
@@ -75,6 +95,19 @@ pub(super) async fn prepare_files(
     }
     let input = give_files(message, entries)?;
     Ok(PreparedFiles { files, input })
+}
+
+/// Prepares data as a JSON file.
+async fn prepare_data(
+    mesh: &Mesh,
+    owner: &FileOwner<'_>,
+    data: &Value,
+) -> Result<PreparedArtifact, A2aError> {
+    let name = ArtifactName::parse("input.json").map_err(|error| bad(0, &error.to_string()))?;
+    let bytes = data.to_string().into_bytes().into();
+    let prepared =
+        mesh.artifacts().prepare(&owner.artifact_owner(), name, 0, "application/json", bytes).await;
+    prepared.map_err(|error| bad(0, &error.to_string()))
 }
 
 /// Prepares a JSON file that is the input.
@@ -104,9 +137,7 @@ async fn prepare_part(
     let media_type = part.media_type.as_deref().unwrap_or("application/octet-stream");
     let name = part.filename.clone().unwrap_or_else(|| format!("file-{}", nth + 1));
     let name = ArtifactName::parse(&name).map_err(|error| bad(nth, &format!("filename: {error}")))?;
-    let place =
-        ArtifactOwner { app: owner.agent, user: owner.caller, execution: owner.execution, task: owner.task };
-    let prepared = mesh.artifacts().prepare(&place, name, 0, media_type, bytes.into()).await;
+    let prepared = mesh.artifacts().prepare(&owner.artifact_owner(), name, 0, media_type, bytes.into()).await;
     prepared.map_err(|error| bad(nth, &error.to_string()))
 }
 

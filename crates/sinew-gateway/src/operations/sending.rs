@@ -137,21 +137,25 @@ impl A2aOperations {
         self.stream_answer(call, place, answer, Some(feed), history)
     }
 
-    /// Stores the files of a message on the mesh, after the message was checked. Agents get small
-    /// files inline.
+    /// Stores the files of a message on the mesh, after the message was checked, and data that is too
+    /// large for a message to a workflow. Agents get small files inline.
     async fn store_files(
         &self,
         call: &OperationCall,
         agent: &str,
         params: &mut SendMessageRequest,
     ) -> Result<(), A2aError> {
-        if !message_files::has_files(&params.message) {
+        let mesh = self.shared.client.mesh();
+        let is_workflow = self.is_workflow(agent);
+        let is_large = || {
+            is_workflow && message_files::is_data(&params.message) && message_bytes(params) > max_bytes(mesh)
+        };
+        if !message_files::has_files(&params.message) && !is_large() {
             return Ok(());
         }
         let (execution, task) = self.own_ids(call, agent, &params.message.id.0);
         let owner = FileOwner { agent, caller: call.caller.as_str(), execution: &execution, task: &task };
-        let mesh = self.shared.client.mesh();
-        let files = if self.is_workflow(agent) {
+        let files = if is_workflow {
             let prepared = message_files::prepare_files(mesh, &owner, &mut params.message).await?;
             check_start(agent, &execution, params)?;
             self.check_input(agent, &prepared.input).await?;
@@ -395,10 +399,18 @@ fn check_start(workflow: &str, execution: &ExecutionId, params: &SendMessageRequ
     Command::Start(Box::new(command)).check().map_err(|bad| error_of(&bad.into()))
 }
 
+/// Returns the maximum size of a message that the mesh transports.
+fn max_bytes(mesh: &Mesh) -> usize {
+    mesh.client().max_payload().saturating_sub(ENVELOPE_BYTES)
+}
+
+fn message_bytes(params: &SendMessageRequest) -> usize {
+    raw(params).get().len()
+}
+
 /// Rejects a message that is too large for the mesh.
 fn check_size(mesh: &Mesh, params: &SendMessageRequest) -> Result<(), A2aError> {
-    let limit = mesh.client().max_payload().saturating_sub(ENVELOPE_BYTES);
-    let size = raw(params).get().len();
+    let (limit, size) = (max_bytes(mesh), message_bytes(params));
     if size <= limit {
         return Ok(());
     }
