@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::support::{EventSource, GatewayWorld, SINGLE, message, review, state};
+use crate::support::{EventSource, GatewayWorld, SINGLE, held, message, review, state};
 
 /// Time in which a stream must end after a question.
 const TURN: Duration = Duration::from_secs(20);
@@ -131,6 +131,36 @@ async fn errors_have_the_form_that_clients_of_each_protocol_read() {
     assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
     let answer: Value = answer.json().await.unwrap();
     assert!(answer["jsonrpc"] == "2.0" && answer["error"]["message"].is_string(), "{answer}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_client_of_mcp_that_disconnects_cancels_its_call() {
+    let (world, begun, _release) = held(&[("single", SINGLE)]).await;
+    for (id, expected) in [(None, "TASK_STATE_CANCELED"), (Some("mine"), "TASK_STATE_WORKING")] {
+        let mut meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {}});
+        if let Some(id) = id {
+            meta["io.github.sinew-mesh/message-id"] = json!(id);
+        }
+        let params = json!({"name": "single", "arguments": {"value": "v"}, "_meta": meta});
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let request = world.request(Method::POST, "/mcp").json(&call);
+        let request = request.header("accept", "application/json, text/event-stream");
+        let request = request.header("mcp-protocol-version", "2026-07-28");
+        let sent = request.header("mcp-method", "tools/call").header("mcp-name", "single").send();
+        let calling = tokio::spawn(sent);
+        begun.notified().await;
+        calling.abort();
+        let cancelled = async {
+            while world.newest_task().await["status"]["state"] != "TASK_STATE_CANCELED" {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let limit = if id.is_some() { Duration::from_secs(3) } else { TURN };
+        let is_cancelled = tokio::time::timeout(limit, cancelled).await.is_ok();
+        assert_eq!(is_cancelled, expected == "TASK_STATE_CANCELED", "{id:?}");
+    }
     world.end().await;
 }
 

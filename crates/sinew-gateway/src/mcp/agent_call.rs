@@ -48,6 +48,8 @@ pub(super) struct AgentCall {
     card: AgentCard,
     abilities: ClientAbilities,
     pub(super) message_id: String,
+    /// Whether the client can find its task again: it named the message, or keeps tasks.
+    pub(super) is_found_again: bool,
     /// Id of the task, derived from the message.
     pub(super) task: String,
     progress: Option<ProgressToken>,
@@ -145,6 +147,7 @@ impl AgentCall {
             card,
             abilities,
             message_id,
+            is_found_again: chosen.is_some() || abilities.keeps_tasks,
             task,
             progress: context.meta.get_progress_token(),
             log: LogSeverity::of_request(context).or(log.filter(|_| !abilities.repeats_with_answers)),

@@ -44,7 +44,7 @@ use super::list_changes::{serve_subscription, tell_lists};
 use super::long_lines::{OVERSIZED, oversized};
 use super::offer_output::OfferOutput;
 use super::offers::{OfferLists, card_of, completions_of, find_card, find_resource};
-use super::open_calls::{OpenCall, OpenCalls};
+use super::open_calls::{ConnectedCall, OpenCall, OpenCalls, cancel_task};
 use super::resource_uri::{ARTIFACT_TEMPLATE, ResourceLocation, TASK_TEMPLATE, task_uri};
 use super::resource_watch::ResourceWatch;
 use super::tool_list::{input_of, tool_of};
@@ -66,10 +66,6 @@ const LIST_TTL_MS: u64 = 5_000;
 const MAX_WATCHED: usize = 64;
 /// Maximum size of an artifact that a client can read.
 const MAX_RESOURCE_BYTES: usize = 1 << 20;
-/// Delay between attempts to cancel a task that has just started.
-const CANCEL_PAUSE: Duration = Duration::from_millis(200);
-/// Maximum number of attempts to cancel a task.
-const CANCEL_TRIES: u32 = 25;
 
 /// State shared by the servers of all clients.
 #[derive(Debug)]
@@ -209,27 +205,27 @@ impl McpHandler {
         };
         let id: RequestId = context.id.clone();
         let stopped = gateway_stops(&task, &call.message_id);
-        let entry =
-            self.calls.note(id, OpenCall { operations: operations.clone(), call: call.call.clone(), task });
-        tokio::select! {
+        let open = OpenCall { operations: operations.clone(), call: call.call.clone(), task };
+        let connected = ConnectedCall::of(context, call.is_found_again, &open);
+        let entry = self.calls.note(id, open);
+        let outcome = tokio::select! {
             biased;
             outcome = Box::pin(call.answer(request)) => outcome,
-            // The client cancelled or disconnected. Only an explicit cancellation cancels the task.
+            // The client cancelled or disconnected. In sessions and over pipes only an explicit
+            // cancellation cancels the task.
             () = context.ct.cancelled() => {
                 entry.leave();
-                Err(CallError::Protocol(ErrorData::internal_error("the request was cancelled", None)))
+                let text = "the request was cancelled";
+                return Err(CallError::Protocol(ErrorData::internal_error(text, None)));
             }
             () = self.shared.drain.calls.cancelled() => Err(CallError::Protocol(stopped)),
-        }
+        };
+        connected.answered();
+        outcome
     }
 
     fn watched(&self) -> std::sync::MutexGuard<'_, HashMap<String, AbortOnDropHandle<()>>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn cancel(operations: &A2aOperations, call: &OperationCall, task: &str) -> Result<(), A2aError> {
-        let params = raw(&json!({"id": task}));
-        operations.perform(call, CoreMethod::CancelTask, &params).await.map(drop)
     }
 
     async fn read_task(
@@ -515,16 +511,7 @@ impl ServerHandler for McpHandler {
         let Some(open) = notification.request_id.and_then(|request| self.calls.take(&request)) else {
             return;
         };
-        for _ in 0..CANCEL_TRIES {
-            match Self::cancel(&open.operations, &open.call, &open.task).await {
-                // The start may still be in progress.
-                Err(error) if error.code == A2aErrorCode::TaskNotFound => {
-                    tokio::time::sleep(CANCEL_PAUSE).await;
-                }
-                Err(error) => return tracing::debug!(task = open.task, %error, "cannot cancel a task"),
-                Ok(()) => return,
-            }
-        }
+        open.cancel().await;
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
@@ -686,7 +673,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let (operations, call) = (self.operations(&context)?, self.operation_call(&context)?);
-        let cancelled = Self::cancel(&operations, &call, &request.task_id).await;
+        let cancelled = cancel_task(&operations, &call, &request.task_id).await;
         match cancelled {
             // A task that has ended is unchanged.
             Err(error) if error.code != A2aErrorCode::TaskNotCancelable => Err(error_of(&error)),

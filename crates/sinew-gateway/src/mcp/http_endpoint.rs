@@ -36,7 +36,7 @@ use crate::options::{GatewayLimits, GatewayOptions};
 use crate::request_body::{BodyError, is_json, read_body};
 
 /// Header with the session of an older client.
-const SESSION_HEADER: &str = "mcp-session-id";
+pub(super) const SESSION_HEADER: &str = "mcp-session-id";
 /// Method that starts a session.
 const BEGIN_SESSION: &str = "initialize";
 /// Additional lifetime of an idle session after the longest call.
