@@ -160,11 +160,11 @@ async fn a_task_outlives_the_retention_of_its_stream() {
 #[tokio::test]
 async fn results_in_time_beat_timers_after_an_outage() {
     let mut mesh = TestMesh::with(ServerOptions { sync_always: true, ..ServerOptions::default() }, 4).await;
-    mesh.deploy("hasty", &single(", timeout: 6s")).await;
+    mesh.deploy("hasty", &single(", timeout: 12s")).await;
     let words = [("one", json!({ "pass": true, "hold": 6 }))];
     let mut agents = mesh.agents_process(Delivery::Queue, &words).await;
     let client = mesh.client().await;
-    let late = Duration::from_secs(7);
+    let late = Duration::from_secs(13);
 
     // The executor is killed; the agents end meanwhile.
     let mut executor = mesh.executor_process("one").await;
