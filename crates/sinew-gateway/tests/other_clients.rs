@@ -152,11 +152,7 @@ async fn a_client_of_mcp_that_disconnects_cancels_its_call() {
         let calling = tokio::spawn(sent);
         begun.notified().await;
         calling.abort();
-        let cancelled = async {
-            while world.newest_task().await["status"]["state"] != "TASK_STATE_CANCELED" {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
+        let cancelled = world.newest_task_is("TASK_STATE_CANCELED");
         let limit = if id.is_some() { Duration::from_secs(3) } else { TURN };
         let is_cancelled = tokio::time::timeout(limit, cancelled).await.is_ok();
         assert_eq!(is_cancelled, expected == "TASK_STATE_CANCELED", "{id:?}");

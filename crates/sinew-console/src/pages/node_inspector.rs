@@ -273,10 +273,10 @@ fn open_links(page: &str, choice: &NodeChoice, selected: &SelectedNode) -> Marku
 /// A child as a coloured cell, so that hundreds fit on the screen.
 fn child_cell(id: &str, branch: &TreeBranch, choice: &NodeChoice) -> Markup {
     let ShownStatus { word, icon } = branch.row.status.into();
-    let told = format!("{} {word}", branch.label);
+    let title = format!("{} {word}", branch.label);
     html! {
         a class={ "cell is-" (word) } href=(choice.address_of(id, &branch.label)) data-node-link=(branch.label)
-            title=(shown_text::line(&told, 120)) aria-label=(shown_text::line(&told, 120)) { (icon) }
+            title=(shown_text::line(&title, 120)) aria-label=(shown_text::line(&title, 120)) { (icon) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::response::Response;
-use futures_util::FutureExt as _;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -25,7 +25,23 @@ pub(super) const DRAWING_FORMATS: &[&str] = &[JSON, "text/vnd.mermaid"];
 /// Member of a JSON Schema with its definitions.
 pub(super) const DEFINITIONS: &str = "$defs";
 
-type Handler = Arc<dyn Fn(ApiCall) -> BoxFuture<'static, Result<Response, HttpProblem>> + Send + Sync>;
+pub(super) type Handler =
+    Arc<dyn Fn(ApiCall) -> BoxFuture<'static, Result<Response, HttpProblem>> + Send + Sync>;
+
+/// A function that answers requests of a route.
+pub(super) trait ApiHandler {
+    fn boxed(self) -> Handler;
+}
+
+impl<H, F> ApiHandler for H
+where
+    H: Fn(ApiCall) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<Response, HttpProblem>> + Send + 'static,
+{
+    fn boxed(self) -> Handler {
+        Arc::new(move |call| FutureExt::boxed(self(call)))
+    }
+}
 
 /// An operation of the API.
 #[derive(Clone)]
@@ -64,42 +80,33 @@ pub(crate) enum ApiBody {
 }
 
 /// Returns a route that reads.
-pub(super) fn get<F>(
+pub(super) fn get(
     path: &'static str,
     id: &'static str,
     summary: &'static str,
-    handler: impl Fn(ApiCall) -> F + Send + Sync + 'static,
-) -> ApiRoute
-where
-    F: Future<Output = Result<Response, HttpProblem>> + Send + 'static,
-{
-    route("GET", path, id, summary, Arc::new(move |call| handler(call).boxed()))
+    handler: impl ApiHandler,
+) -> ApiRoute {
+    route("GET", path, id, summary, handler.boxed())
 }
 
 /// Returns a route that changes something, or reads by a body.
-pub(super) fn post<F>(
+pub(super) fn post(
     path: &'static str,
     id: &'static str,
     summary: &'static str,
-    handler: impl Fn(ApiCall) -> F + Send + Sync + 'static,
-) -> ApiRoute
-where
-    F: Future<Output = Result<Response, HttpProblem>> + Send + 'static,
-{
-    route("POST", path, id, summary, Arc::new(move |call| handler(call).boxed()))
+    handler: impl ApiHandler,
+) -> ApiRoute {
+    route("POST", path, id, summary, handler.boxed())
 }
 
 /// Returns a route that removes something.
-pub(super) fn delete<F>(
+pub(super) fn delete(
     path: &'static str,
     id: &'static str,
     summary: &'static str,
-    handler: impl Fn(ApiCall) -> F + Send + Sync + 'static,
-) -> ApiRoute
-where
-    F: Future<Output = Result<Response, HttpProblem>> + Send + 'static,
-{
-    route("DELETE", path, id, summary, Arc::new(move |call| handler(call).boxed()))
+    handler: impl ApiHandler,
+) -> ApiRoute {
+    route("DELETE", path, id, summary, handler.boxed())
 }
 
 /// Returns a route for operators, who may read, without parameters and with a response in JSON.

@@ -10,6 +10,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::json;
 use sinew_protocol::a2a::{A2aError, CoreMethod, ErrorCode};
 use sinew_protocol::jsonrpc::raw;
+use tokio::runtime::Handle;
 
 use super::http_endpoint::SESSION_HEADER;
 use crate::operations::{A2aOperations, OperationCall};
@@ -99,8 +100,9 @@ impl ConnectedCall {
 
 impl Drop for ConnectedCall {
     fn drop(&mut self) {
-        if let Some(open) = self.0.take() {
-            tokio::spawn(open.cancel());
+        // Without a runtime the process is ending, and the task continues.
+        if let (Some(open), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(open.cancel());
         }
     }
 }

@@ -106,8 +106,13 @@ impl A2aOperations {
     /// Returns whether this gateway exposes an agent or workflow with this name. The execution that
     /// calls an agent is exposed with the agent.
     pub fn offers(&self, name: &str) -> bool {
-        let name = name.strip_prefix(AGENT_CALL_PREFIX).unwrap_or(name);
-        let matches = |patterns: &[String]| patterns.iter().any(|pattern| matches_pattern(pattern, name));
+        let called = name.strip_prefix(AGENT_CALL_PREFIX);
+        let matches = |patterns: &[String]| {
+            let fits = |pattern: &String| {
+                matches_pattern(pattern, name) || called.is_some_and(|agent| matches_pattern(pattern, agent))
+            };
+            patterns.iter().any(fits)
+        };
         matches(&self.shared.exposed) && self.only.as_deref().is_none_or(matches)
     }
 

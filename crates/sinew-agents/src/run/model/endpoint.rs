@@ -125,12 +125,12 @@ impl ModelEndpoint {
         let headers =
             headers.as_ref().map_err(|reason| ModelRefusal::new(RefusalKind::Denied, reason.clone()))?;
         let end = Instant::now() + self.total.min(left);
-        let mut told = self.adapted_exchange(prompt, headers, end, deltas).await;
-        if let Err(refusal) = &mut told {
+        let mut turn = self.adapted_exchange(prompt, headers, end, deltas).await;
+        if let Err(refusal) = &mut turn {
             refusal.message =
                 format!("model '{}': {}", self.spec.alias, clean(refusal.message.as_bytes(), secrets));
         }
-        told
+        turn
     }
 
     /// Calls the model. Repeats the request without a member that the server rejects.
