@@ -10,7 +10,7 @@ use sinew_mesh::Mesh;
 use sinew_protocol::a2a::{AgentCard, Message, Part};
 use sinew_protocol::task::{LogLine, MAX_EVENTS, TaskLog, is_answer_piece, progress_text};
 use sinew_protocol::tool::ToolDeclaration;
-use sinew_protocol::{ArtifactMeta, ArtifactName, ExecutionId, Fault, TaskId};
+use sinew_protocol::{ArtifactMeta, ArtifactName, ArtifactRef, ExecutionId, Fault, TaskId};
 use sinew_source::{HostReferences, VariableError};
 use tokio_util::sync::CancellationToken;
 
@@ -420,7 +420,7 @@ impl Context {
     /// earlier answer without working again, even if the input is phrased differently.
     pub async fn call_keyed(&self, agent: &str, key: &str, input: Value) -> Result<Value, Failure> {
         match &self.inner.peers {
-            Some(peers) => peers.call_keyed(self.task_calls(), agent, key, input).await?.result,
+            Some(peers) => peers.call_keyed(self.task_calls(), agent, key, input, None).await?.result,
             None => Err(offline(NO_PEER)),
         }
     }
@@ -429,7 +429,7 @@ impl Context {
     /// also for failures.
     pub async fn call_answer(&self, agent: &str, key: &str, input: Value) -> Result<CallAnswer, Failure> {
         match &self.inner.peers {
-            Some(peers) => peers.call_keyed(self.task_calls(), agent, key, input).await,
+            Some(peers) => peers.call_keyed(self.task_calls(), agent, key, input, None).await,
             None => Err(offline(NO_PEER)),
         }
     }
@@ -444,10 +444,11 @@ impl Context {
         agent: &str,
         key: &str,
         input: Value,
+        artifact: Option<&ArtifactRef>,
     ) -> Result<CallAnswer, Failure> {
         let Some(peers) = &self.inner.peers else { return Err(offline(NO_PEER)) };
         let calls = TaskCalls { cancel, waits: Some(waits), ..self.task_calls() };
-        peers.call_keyed(calls, agent, key, input).await
+        peers.call_keyed(calls, agent, key, input, artifact).await
     }
 
     /// Asks a person, and waits for the answer without occupying one of the agent's slots. The

@@ -283,7 +283,7 @@ impl Peers for MeshPeers {
 
     fn ask(&self, call: PeerCall) -> BoxFuture<'_, PeerAnswer> {
         async move {
-            let PeerCall { agent, input, key, cancel, clocks } = call;
+            let PeerCall { agent, input, artifact, key, cancel, clocks } = call;
             let stopped = Mutex::new(None);
             let waits = |is_waiting: bool| {
                 let clocks = is_waiting.then(|| clocks.each_ref().map(WaitClock::stop));
@@ -291,7 +291,8 @@ impl Peers for MeshPeers {
             };
             let asked = self.0.parked(async {
                 crash::point("peer.parked");
-                let answer = self.0.call_answer_until(&cancel, &waits, &agent, &key, input).await;
+                let called = self.0.call_answer_until(&cancel, &waits, &agent, &key, input, artifact.as_ref());
+                let answer = called.await;
                 crash::point("peer.answered");
                 answer
             });

@@ -25,7 +25,8 @@ use sinew_protocol::stream::{INLINE_LIMIT, bucket};
 use sinew_protocol::subject::below;
 use sinew_protocol::task::{NodeOutput, read_result};
 use sinew_protocol::unique_keys::read_unique;
-use sinew_protocol::{ArtifactMeta, Fault, Subject, Token, header};
+use sinew_protocol::tool::WorkflowTool;
+use sinew_protocol::{ArtifactMeta, ArtifactRef, Fault, Subject, Token, header};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -207,17 +208,30 @@ impl Peers {
     }
 
     /// Like [`Peers::call`], with a key of the caller: a repeated call with the key is the same
-    /// message, whatever its input.
+    /// message, whatever its input. A workflow receives a reference to `artifact`, an artifact of
+    /// this task, instead of the input.
     pub(crate) async fn call_keyed(
         &self,
         context: TaskCalls<'_>,
         agent: &str,
         key: &str,
         input: Value,
+        artifact: Option<&ArtifactRef>,
     ) -> Result<CallAnswer, Failure> {
         let id = keyed_id(context, agent, key);
-        let request = self.request(context, agent, &id, input).await?;
+        let request = match artifact {
+            None => self.request(context, agent, &id, input).await?,
+            Some(artifact) => {
+                self.workflow_request(context, &WorkflowTool::new(agent, None), &id, artifact).await?
+            }
+        };
         self.ask(context, agent, &id, request).await
+    }
+
+    /// Returns the vocabulary of the mesh; of an unreadable mesh the one of the specification,
+    /// because readers accept both.
+    pub(crate) async fn vocabulary(&self) -> Vocabulary {
+        self.0.mesh.admin().layout().await.map_or(Vocabulary::Spec, |layout| layout.vocabulary)
     }
 
     /// Sends a request and waits for its output; cancels it at the peer when it is no longer
@@ -471,7 +485,7 @@ impl Peers {
             let name = format!("call_{}.json", &sha256(json.as_bytes())[..16]);
             self.store(context, agent, &name, "application/json", json.into()).await?
         };
-        let mut message = Message::user(id, vec![node.to_part(Vocabulary::Current), part]);
+        let mut message = Message::user(id, vec![node.to_part(self.vocabulary().await), part]);
         if !context.about.session.is_empty() {
             message = message.with_context_id(&*context.about.session);
         }

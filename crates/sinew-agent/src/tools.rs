@@ -2,14 +2,14 @@
 //! parameters.
 
 use serde_json::{Map, Value, json};
-use sinew_protocol::Fault;
-use sinew_protocol::a2a::{AgentCard, Part, PartContent, SendMessageRequest};
+use sinew_protocol::a2a::{AgentCard, SendMessageRequest};
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::card::{self, AgentKind};
-use sinew_protocol::message::Vocabulary;
+use sinew_protocol::embed::split_version;
 use sinew_protocol::task::point_to;
 use sinew_protocol::tool::{BAD_ARGUMENTS, Caller, ToolDeclaration, ToolInput, WorkflowTool, purpose_first};
-use sinew_source::Schema;
+use sinew_protocol::{ArtifactName, ArtifactRef, Fault};
+use sinew_source::violations;
 
 use crate::failure::{ARTIFACTS, Failure, NO_PEER, mesh_failed, short};
 use crate::peers::{Peers, call_id};
@@ -66,8 +66,7 @@ impl CallableTool {
     /// Models get the short name if the full one is too long.
     fn is_called(&self, name: &str) -> bool {
         let declaration = self.declaration();
-        let is_one = |one: &ToolDeclaration| one.name == name || one.short_name() == name;
-        is_one(&declaration) || declaration.artifact_mode().as_ref().is_some_and(is_one)
+        declaration.name == name || declaration.short_name() == name
     }
 }
 
@@ -128,14 +127,7 @@ impl Peers {
     }
 
     pub(crate) async fn tools(&self, context: TaskCalls<'_>) -> Result<Vec<ToolDeclaration>, Failure> {
-        // Artifacts can only be referenced once one exists.
-        let has_artifacts = !context.artifacts.list().is_empty();
-        let declared = |tool: &CallableTool| {
-            let declaration = tool.declaration();
-            let of_artifact = declaration.artifact_mode().filter(|_| has_artifacts);
-            [Some(declaration), of_artifact].into_iter().flatten()
-        };
-        Ok(self.all(&context.about.agent).await?.iter().flat_map(declared).collect())
+        Ok(self.all(&context.about.agent).await?.iter().map(CallableTool::declaration).collect())
     }
 
     /// Performs a model's tool call.
@@ -168,64 +160,57 @@ impl Peers {
         arguments: &Map<String, Value>,
     ) -> Result<Value, Failure> {
         let id = call_id(context, &tool.workflow);
-        // The same call of the same task has the same artifact name.
-        let suffix = u32::from_str_radix(&sha256(id.as_bytes())[..8], 16).unwrap_or_default();
-        let input = tool.prepare(arguments, suffix, violations)?;
-        let workflow = &tool.workflow;
-        let part = match &input {
-            ToolInput::Parameters { artifact, content } => {
-                context.artifacts.put_json(artifact.as_str(), content)?;
-                let bytes = content.to_string().into();
-                self.store(context, workflow, artifact.as_str(), "application/json", bytes).await?
+        let reference = match tool.prepare(arguments, violations)? {
+            ToolInput::Parameters(content) => {
+                // The same call of the same task has the same artifact name.
+                let suffix = u32::from_str_radix(&sha256(id.as_bytes())[..8], 16).unwrap_or_default();
+                let name = tool.input_artifact(self.vocabulary().await, suffix)?;
+                context.artifacts.put_json(name.as_str(), &Value::Object(content))?
             }
             // Not validated here: the workflow validates its input itself.
-            ToolInput::Artifact(reference) => {
-                let found = context.artifacts.find(reference.name.as_str(), reference.version);
-                let found = found.ok_or_else(|| {
-                    let text = format!("this task has no artifact {:?}", short(reference.name.as_str(), 255));
-                    Fault::failure(ARTIFACTS, text).with_retryable(false)
-                })?;
-                let name = found.meta.name.as_str();
-                self.store(context, workflow, name, &found.meta.media_type, found.bytes).await?
+            ToolInput::Artifact(named) => {
+                let (name, version) = split_version(&named);
+                ArtifactRef { name: ArtifactName::parse(name).map_err(Fault::from)?, version }
             }
         };
+        let request = self.workflow_request(context, tool, &id, &reference).await?;
+        let output = self.ask(context, &tool.workflow, &id, request).await?.result?;
+        // The next call may reference it, so that no model has to repeat it.
+        context.artifacts.put_json(&result_name(&tool.workflow), &output)?;
+        Ok(output)
+    }
+
+    /// Returns the request of a workflow's call whose input is an artifact of this task.
+    pub(crate) async fn workflow_request(
+        &self,
+        context: TaskCalls<'_>,
+        tool: &WorkflowTool,
+        id: &str,
+        input: &ArtifactRef,
+    ) -> Result<SendMessageRequest, Failure> {
+        let found = context.artifacts.find(input.name.as_str(), input.version);
+        let found = found.ok_or_else(|| {
+            let text = format!("this task has no artifact {:?}", short(input.name.as_str(), 255));
+            Fault::failure(ARTIFACTS, text).with_retryable(false)
+        })?;
+        let reference = found.meta.reference();
+        let address = self.store_artifact(context.about, &found.meta, found.bytes).await?;
         let caller = Caller {
             agent: context.about.agent.clone(),
             user: String::new(),
             session: context.about.session.clone(),
             task: context.about.task.as_str().to_owned(),
-            function_call: id.clone(),
-            message: id.clone(),
+            function_call: id.to_owned(),
+            message: id.to_owned(),
         };
-        let mut request = tool.message(&input, &caller, Vocabulary::Current);
-        locate(&mut request, &part);
-        let output = self.ask(context, workflow, &id, request).await?.result?;
-        // The next call may reference it, so that no model has to repeat it.
-        context.artifacts.put_json(&result_name(workflow), &output)?;
-        Ok(output)
+        let mut request = tool.message(reference, &caller, self.vocabulary().await);
+        point_to(&mut request, &address);
+        Ok(request)
     }
 }
 
 /// Name of the artifact with the latest result of a workflow, for later calls.
 fn result_name(workflow: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
-    format!("wi_{}.json", workflow.chars().take(200).map(plain).collect::<String>())
-}
-
-/// Sets the location of the stored input.
-fn locate(request: &mut SendMessageRequest, part: &Part) {
-    if let PartContent::Url(address) = &part.content {
-        point_to(request, address);
-    }
-}
-
-/// Returns the violations of a tool's schema in its arguments.
-fn violations(schema: &Value, arguments: &Value) -> Vec<String> {
-    match Schema::compile(schema) {
-        Err(error) => vec![error.to_string()],
-        Ok(schema) => {
-            let line = |v: sinew_source::Violation| format!("{}: {}", v.pointer, v.message);
-            schema.errors(arguments).into_iter().map(line).collect()
-        }
-    }
+    format!("{}_result.json", workflow.chars().take(200).map(plain).collect::<String>())
 }

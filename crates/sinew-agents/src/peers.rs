@@ -4,7 +4,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use sinew_protocol::usage::ModelTotals;
-use sinew_protocol::{Fault, code};
+use sinew_protocol::{ArtifactRef, Fault, code};
 
 use crate::wait_clock::WaitClock;
 
@@ -32,6 +32,9 @@ pub struct PeerCall {
     pub agent: String,
     /// Input of the agent.
     pub input: Value,
+    /// The artifact of the calling task that contains the input; workflows receive a reference to
+    /// it. `None` for other agents.
+    pub artifact: Option<ArtifactRef>,
     /// Key of the call, identical for its repetitions.
     pub key: String,
     /// Cancels the call.

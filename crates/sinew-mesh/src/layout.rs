@@ -3,6 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use sinew_protocol::Vocabulary;
+
 /// Maximum number of shards of a mesh; more subjects and consumers bring no benefit.
 pub const MOST_SHARDS: u32 = 1_024;
 
@@ -22,6 +24,8 @@ pub struct Layout {
     /// Whether single messages of journals and of the history can be deleted, which erasing data
     /// requires. False in meshes that an older version created.
     pub has_erasable_messages: bool,
+    /// Vocabulary of the messages of executors and agents.
+    pub vocabulary: Vocabulary,
     /// Maximum message size of the server, headers included, in bytes.
     pub max_payload: usize,
 }

@@ -201,7 +201,7 @@ fn action_schema(spec: &ConversationSpec, tools: bool) -> Value {
     for tool in spec.tools.iter().filter(|_| tools) {
         choices.push(json!({
             "type": "object",
-            "properties": {"tool": {"const": tool.declaration.name}, "arguments": lift(&tool.declaration.parameters)},
+            "properties": {"tool": {"const": tool.declaration.name}, "arguments": lift(&tool.declaration.shown_parameters())},
             "required": ["tool", "arguments"],
             "additionalProperties": false,
         }));

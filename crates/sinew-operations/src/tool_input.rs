@@ -1,30 +1,26 @@
-//! Converts arguments of tools to inputs of workflows.
+//! Converts arguments of tools to starts of workflows.
 
 use serde_json::{Map, Value};
+use sinew_protocol::artifact::ArtifactUri;
 use sinew_protocol::tool::{INPUT_ARTIFACT, ToolInput, WorkflowTool};
-use sinew_source::Schema;
+use sinew_source::violations;
 
 use crate::failure::{Failure, FailureKind, known};
+use crate::start::{StartRequest, StartTarget};
 
-/// Returns the workflow's input for arguments of its tool, checked against the declaration.
-pub fn tool_input(tool: &WorkflowTool, arguments: &Map<String, Value>) -> Result<Value, Failure> {
-    let check = |schema: &Value, instance: &Value| match Schema::compile(schema) {
-        Err(error) => vec![error.to_string()],
-        Ok(schema) => schema
-            .errors(instance)
-            .into_iter()
-            .map(|one| format!("{}: {}", one.pointer, one.message))
-            .collect(),
-    };
-    // The suffix names an artifact, but here the input is part of the command.
-    match tool.prepare(arguments, 0, check) {
-        Ok(ToolInput::Parameters { content, .. }) => Ok(content),
-        Ok(ToolInput::Artifact(_)) => Err(Failure::usage(format!(
-            "'{INPUT_ARTIFACT}' names an artifact of the caller's session, but a command line has no session"
+/// Returns the request that starts a workflow with the arguments of its tool, checked against the
+/// declaration. Callers without a session name an artifact by its address (`artifact://…`).
+pub fn start_of_call(tool: &WorkflowTool, arguments: &Map<String, Value>) -> Result<StartRequest, Failure> {
+    let target = StartTarget::Workflow { name: tool.workflow.clone(), version: None };
+    match tool.prepare(arguments, violations) {
+        Ok(ToolInput::Parameters(content)) => Ok(StartRequest::new(target, Value::Object(content))),
+        Ok(ToolInput::Artifact(address)) if address.parse::<ArtifactUri>().is_ok() => {
+            Ok(StartRequest { input_artifact: Some(address), ..StartRequest::new(target, Value::Null) })
+        }
+        Ok(ToolInput::Artifact(name)) => Err(Failure::usage(format!(
+            "'{INPUT_ARTIFACT}' requires an address (artifact://…) here, because {name:?} is a name within a session"
         ))
-        .hint(
-            "store one with `sinew artifact put`, then use `sinew run NAME --mesh --input-artifact ADDRESS`",
-        )),
+        .hint("`sinew artifact put` stores a file and prints its address")),
         Err(fault) => {
             let lines: Vec<&str> =
                 std::iter::once(&fault.message).chain(&fault.details).map(String::as_str).collect();

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +55,15 @@ impl fmt::Display for FaultKind {
         f.write_str(self.as_str())
     }
 }
+
+/// Codes of faults whose details are violations of a schema.
+const SCHEMA_CODES: [code::Code; 5] = [
+    code::INPUT_BREAKS_AGENT_SCHEMA,
+    code::ANSWER_BREAKS_OUTPUT_SCHEMA,
+    code::TASK_INPUT_BREAKS_AGENT_INPUT_SCHEMA,
+    code::AGENT_OUTPUT_BREAKS_ITS_OUTPUT_SCHEMA,
+    code::MODEL_OUTPUT_BREAKS_SCHEMA,
+];
 
 /// Reason for a failure, with the operator code whose page explains it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -126,6 +136,23 @@ impl Fault {
     pub fn with_details(mut self, details: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.details.extend(details.into_iter().map(Into::into));
         self
+    }
+
+    /// Returns the violations of a schema that are the reason; empty for other reasons.
+    pub fn violations(&self) -> &[String] {
+        let is_of_schema =
+            self.kind == FaultKind::Invalid || SCHEMA_CODES.iter().any(|code| code.as_str() == self.code);
+        if is_of_schema { &self.details } else { &[] }
+    }
+
+    /// Returns the message with the violations of a schema that it does not name yet.
+    pub fn reason(&self) -> String {
+        match self.violations() {
+            [first, ..] if !self.message.contains(first.as_str()) => {
+                format!("{}: {}", self.message, self.violations().join("; "))
+            }
+            _ => self.message.clone(),
+        }
     }
 
     /// Sets the minimum delay before a retry, in milliseconds.

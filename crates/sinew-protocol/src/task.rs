@@ -53,6 +53,10 @@ pub const MAX_DETAILS: usize = 100;
 pub const FAILED: &str = code::AGENT_WORK_FAILED.as_str();
 /// Code of a fault whose agent reported that it was cancelled.
 pub const CANCELLED: &str = code::TASK_CANCELLED.as_str();
+/// Message of a failure without a reason.
+const NO_REASON: &str = "the agent failed without a reason";
+/// Message of a schema violation without a reason.
+const SCHEMA_VIOLATED: &str = "the input or output does not match its schema";
 /// Code of a fault whose agent rejected the task.
 pub const REJECTED: &str = code::AGENT_REJECTED_TASK.as_str();
 
@@ -122,6 +126,17 @@ pub fn point_to(request: &mut SendMessageRequest, address: &str) {
     match url {
         Some(url) => address.clone_into(url),
         None => parts.push(Part::url(address).with_media_type("application/json")),
+    }
+}
+
+/// Replaces the address in the input part of a request by the input itself, so that an agent that
+/// only knows the published specification needs no artifact store. Adds no part.
+pub fn write_inline(request: &mut SendMessageRequest, input: &Value) {
+    let parts = request.message.parts.iter_mut();
+    let is_address =
+        |part: &&mut Part| matches!(&part.content, PartContent::Url(url) if url.starts_with("artifact://"));
+    if let Some(part) = parts.into_iter().find(is_address) {
+        part.content = PartContent::Data(input.clone());
     }
 }
 
@@ -227,9 +242,7 @@ pub fn result_task(draft: Draft<'_>) -> Task {
             if fault.kind == FaultKind::Cancelled {
                 result.status = Outcome::Cancelled;
             }
-            if fault.kind == FaultKind::Invalid {
-                result.validation_errors.clone_from(&fault.details);
-            }
+            result.validation_errors = fault.violations().to_vec();
             (state, fault.message.clone(), result)
         }
     };

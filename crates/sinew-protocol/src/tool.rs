@@ -15,7 +15,6 @@ use serde_json::{Map, Value, json};
 use crate::a2a::{AgentCard, Message, Part, SendMessageRequest};
 use crate::artifact::{ArtifactName, ArtifactRef, ArtifactUri};
 use crate::card::{self, AgentKind};
-use crate::embed::split_version;
 use crate::fault::Fault;
 use crate::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 
@@ -42,8 +41,9 @@ pub struct WorkflowTool {
 /// Declaration of a tool for models.
 ///
 /// [`openai`](Self::openai), [`anthropic`](Self::anthropic) and [`mcp`](Self::mcp) render it for
-/// each interface, and [`spec`](Self::spec) for the specification, where every parameter is
-/// nullable and none is required.
+/// each interface. A tool that accepts an artifact is rendered in the dual-mode form of the
+/// specification (section "Tool Declaration Generation"): every parameter is nullable and none is
+/// required.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDeclaration {
     /// Name that the model uses.
@@ -58,28 +58,13 @@ pub struct ToolDeclaration {
     pub output_schema: Option<Value>,
 }
 
-/// Call of a tool with checked arguments.
+/// Input of a tool's call, by mode.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolInput {
-    /// Parameter mode: store this content under this new name first.
-    Parameters {
-        /// Unique name of the artifact to store, so its version is 0.
-        artifact: ArtifactName,
-        /// Content of the artifact, JSON.
-        content: Value,
-    },
-    /// Artifact mode: the input exists.
-    Artifact(ArtifactRef),
-}
-
-impl ToolInput {
-    /// Returns the artifact that becomes the workflow's input.
-    pub fn reference(&self) -> ArtifactRef {
-        match self {
-            Self::Parameters { artifact, .. } => ArtifactRef { name: artifact.clone(), version: Some(0) },
-            Self::Artifact(reference) => reference.clone(),
-        }
-    }
+    /// Parameter mode: the input, to be stored as an artifact first.
+    Parameters(Map<String, Value>),
+    /// Artifact mode: the name or address of an existing artifact.
+    Artifact(String),
 }
 
 /// Caller of a tool, and the user on whose behalf it calls.
@@ -97,6 +82,39 @@ pub struct Caller {
     pub function_call: String,
     /// Id of the A2A message; a repeated call has the same id.
     pub message: String,
+}
+
+impl ToolDeclaration {
+    /// Selects the mode of a call by its arguments. Does not check them against the parameters.
+    pub fn input(&self, arguments: &Map<String, Value>) -> Result<ToolInput, Fault> {
+        if !self.takes_artifact {
+            return Ok(ToolInput::Parameters(arguments.clone()));
+        }
+        let content = self.given(arguments);
+        match arguments.get(INPUT_ARTIFACT) {
+            None | Some(Value::Null) => Ok(ToolInput::Parameters(content)),
+            Some(Value::String(name)) if name.is_empty() => Ok(ToolInput::Parameters(content)),
+            Some(Value::String(name)) if content.is_empty() => Ok(ToolInput::Artifact(name.clone())),
+            Some(Value::String(_)) => {
+                let names: Vec<&str> = content.keys().map(String::as_str).collect();
+                let message = format!("give either '{INPUT_ARTIFACT}' or parameters ({})", names.join(", "));
+                Err(Fault::invalid(BAD_ARGUMENTS, message))
+            }
+            Some(_) => Err(Fault::invalid(BAD_ARGUMENTS, format!("'{INPUT_ARTIFACT}' must be a filename"))),
+        }
+    }
+
+    /// Returns the given parameters. All are declared nullable, so null means "not given" unless
+    /// the workflow's own schema accepts null.
+    fn given(&self, arguments: &Map<String, Value>) -> Map<String, Value> {
+        let wants_null = |name: &str| {
+            self.properties().any(|(property, schema)| property == name && render::takes_null(schema))
+        };
+        let given = |(name, value): &(&String, &Value)| {
+            name.as_str() != INPUT_ARTIFACT && (!value.is_null() || wants_null(name))
+        };
+        arguments.iter().filter(given).map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
 }
 
 impl WorkflowTool {
@@ -167,77 +185,58 @@ impl WorkflowTool {
 
     /// Checks a call's arguments and selects its mode.
     ///
-    /// `suffix` makes the name of a new artifact unique (8 hex digits are written). `check` lists
-    /// the violations of a JSON Schema (its first argument) by an instance (its second). An
-    /// existing artifact is not checked here: the workflow checks it.
+    /// `check` lists the violations of a JSON Schema (its first argument) by an instance (its
+    /// second). An existing artifact is not checked here: the workflow checks it.
     pub fn prepare(
         &self,
         arguments: &Map<String, Value>,
-        suffix: u32,
         check: impl FnOnce(&Value, &Value) -> Vec<String>,
     ) -> Result<ToolInput, Fault> {
-        let content = self.given(arguments);
-        match arguments.get(INPUT_ARTIFACT) {
-            None | Some(Value::Null) => {}
-            Some(Value::String(name)) if name.is_empty() => {}
-            Some(Value::String(_)) if !content.is_empty() => {
-                let names: Vec<&str> = content.keys().map(String::as_str).collect();
-                let message = format!("give either '{INPUT_ARTIFACT}' or parameters ({})", names.join(", "));
-                return Err(Fault::invalid(BAD_ARGUMENTS, message));
-            }
-            Some(Value::String(text)) => {
-                let (name, version) = split_version(text);
-                let name = ArtifactName::parse(name)?;
-                return Ok(ToolInput::Artifact(ArtifactRef { name, version }));
-            }
-            Some(_) => {
-                return Err(Fault::invalid(BAD_ARGUMENTS, format!("'{INPUT_ARTIFACT}' must be a filename")));
-            }
-        }
+        let input = self.declaration().input(arguments)?;
+        let ToolInput::Parameters(content) = input else { return Ok(input) };
         let content = Value::Object(content);
         let violations = check(&self.input_schema, &content);
         if !violations.is_empty() {
             let message = format!("the arguments break the input schema of workflow '{}'", self.workflow);
             return Err(Fault::invalid(BAD_ARGUMENTS, message).with_details(violations));
         }
-        Ok(ToolInput::Parameters { artifact: self.artifact(suffix)?, content })
+        let Value::Object(content) = content else { unreachable!("made from an object") };
+        Ok(ToolInput::Parameters(content))
     }
 
-    /// Returns the given parameters. All are declared nullable, so null means "not given" unless
-    /// the workflow's own schema accepts null.
-    fn given(&self, arguments: &Map<String, Value>) -> Map<String, Value> {
-        let wants_null = |name: &str| {
-            self.properties().any(|(property, schema)| property == name && render::takes_null(schema))
-        };
-        let given = |(name, value): &(&String, &Value)| {
-            name.as_str() != INPUT_ARTIFACT && (!value.is_null() || wants_null(name))
-        };
-        arguments.iter().filter(given).map(|(name, value)| (name.clone(), value.clone())).collect()
-    }
-
-    fn artifact(&self, suffix: u32) -> Result<ArtifactName, Fault> {
+    /// Returns the name of the artifact for the input of a call in parameter mode:
+    /// `wi_WORKFLOW.json`, with `_` for characters that are invalid in a file name. Current
+    /// releases of Solace Agent Mesh append 8 hex digits, `call`, which makes it unique.
+    pub fn input_artifact(&self, vocabulary: Vocabulary, call: u32) -> Result<ArtifactName, Fault> {
         let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
         let name: String = self.workflow.chars().take(200).map(plain).collect();
-        Ok(ArtifactName::parse(&format!("wi_{name}_{suffix:08x}.json"))?)
+        Ok(ArtifactName::parse(&match vocabulary {
+            Vocabulary::Current => format!("wi_{name}_{call:08x}.json"),
+            Vocabulary::Spec => format!("wi_{name}.json"),
+        })?)
     }
 
     /// Returns the A2A request of a call in either vocabulary. It always contains the reference to
     /// the artifact.
-    pub fn message(&self, input: &ToolInput, caller: &Caller, vocabulary: Vocabulary) -> SendMessageRequest {
-        let artifact = input.reference();
-        let mut metadata = json!({
+    pub fn message(
+        &self,
+        artifact: ArtifactRef,
+        caller: &Caller,
+        vocabulary: Vocabulary,
+    ) -> SendMessageRequest {
+        let mut reference = json!({"filename": artifact.name});
+        if let Some(version) = artifact.version {
+            reference["version"] = version.into();
+        }
+        let metadata = json!({
             "sessionBehavior": "RUN_BASED",
             "parentTaskId": caller.task,
             "function_call_id": caller.function_call,
             "agent_name": self.workflow,
+            "invoked_with_artifacts": [reference],
         });
         let parts = match vocabulary {
             Vocabulary::Spec => {
-                let mut reference = json!({"filename": artifact.name});
-                if let Some(version) = artifact.version {
-                    reference["version"] = version.into();
-                }
-                metadata["invoked_with_artifacts"] = json!([reference]);
                 vec![Part::text(format!("Invoking workflow with input artifact: {}", artifact.name))]
             }
             Vocabulary::Current => {

@@ -10,6 +10,7 @@ use sinew_protocol::card::{self, AgentKind, Announcement, Visualisation, workflo
 use sinew_protocol::embed::ResultEmbed;
 use sinew_protocol::message::Vocabulary;
 use sinew_protocol::tool::{Caller, ToolInput, WorkflowTool};
+use sinew_protocol::{ArtifactName, ArtifactRef};
 
 /// Kinds of case that are this crate's.
 pub(crate) const KINDS: [&str; 6] =
@@ -146,11 +147,17 @@ fn observe_tool(case: &Value) -> Value {
         let validator = jsonschema::validator_for(schema).unwrap();
         validator.iter_errors(value).map(|e| e.to_string()).collect()
     };
-    let input = tool.prepare(case["args"].as_object().unwrap(), 0x00C0_FFEE, check).unwrap();
-    if case["kind"] == "tool_prepare" {
-        let ToolInput::Parameters { artifact, content } = &input else { panic!("{input:?}") };
-        return json!({"artifact": artifact, "content": content, "version": input.reference().version});
-    }
+    let input = tool.prepare(case["args"].as_object().unwrap(), check).unwrap();
+    let reference = match &input {
+        ToolInput::Parameters(content) => {
+            let name = tool.input_artifact(vocabulary(case), 0x00C0_FFEE).unwrap();
+            if case["kind"] == "tool_prepare" {
+                return json!({"artifact": name, "content": content, "version": 0});
+            }
+            ArtifactRef { name, version: Some(0) }
+        }
+        ToolInput::Artifact(name) => ArtifactRef { name: ArtifactName::parse(name).unwrap(), version: None },
+    };
     let caller = Caller {
         agent: "Caller".to_owned(),
         user: "u1".to_owned(),
@@ -159,7 +166,7 @@ fn observe_tool(case: &Value) -> Value {
         function_call: "fc1".to_owned(),
         message: "m1".to_owned(),
     };
-    let request = tool.message(&input, &caller, vocabulary(case));
+    let request = tool.message(reference, &caller, vocabulary(case));
     let parts = &request.message.parts;
     let file_uri = parts.iter().find_map(|part| match &part.content {
         a2a::PartContent::Url(url) => Some(url),

@@ -129,6 +129,17 @@ pub fn violation_code(violations: &[Violation], code: &'static str) -> &'static 
     if violations.iter().any(Violation::is_over_budget) { CHECK_BUDGET_EXCEEDED } else { code }
 }
 
+/// Returns the violations of a JSON Schema by a value, as lines of pointer and message. A schema that
+/// cannot be compiled is one violation.
+pub fn violations(schema: &Value, value: &Value) -> Vec<String> {
+    match Schema::compile(schema) {
+        Err(error) => vec![error.to_string()],
+        Ok(schema) => {
+            schema.errors(value).iter().map(|one| format!("{}: {}", one.pointer, one.message)).collect()
+        }
+    }
+}
+
 impl Schema {
     /// Compiles a schema. Rejects remote references. Formats are checked, and patterns run in
     /// linear time.

@@ -120,16 +120,9 @@ fn every_workflow_is_declared_as_each_interface_takes_it() {
                 _ => declaration.mcp(),
             };
             check(format, &schema, parameters, &declared);
-            // The same tool with an artifact for its input.
-            let of_artifact = declaration.artifact_mode().expect("workflows take artifacts");
-            let declared = match format {
-                "openai" => of_artifact.openai(),
-                "anthropic" => of_artifact.anthropic(),
-                _ => of_artifact.mcp(),
-            };
-            check(format, &schema, parameters, &declared);
             let taken = declared.pointer(parameters).expect("parameters");
-            assert_eq!(taken["required"], json!([INPUT_ARTIFACT]), "{format}");
+            assert!(taken["properties"][INPUT_ARTIFACT].is_object(), "{format}: {taken}");
+            assert_eq!(taken["required"], json!([]), "{format}");
         }
     }
 }

@@ -19,3 +19,4 @@ mod nested;
 mod real_servers;
 mod script;
 mod server;
+mod workflow_tools;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use sinew_mesh::HeaderMap;
 use sinew_mesh::a2a_endpoint::A2aCall;
 use sinew_mesh::event::{EventFilter, EventStart};
+use sinew_mesh::history::HistoryFilter;
 use sinew_protocol::a2a::{A2aError, PartContent, SendMessageRequest, part_data};
 use sinew_protocol::behalf::{CallingTask, OnBehalf};
 use sinew_protocol::command::StartCommand;
@@ -29,6 +30,8 @@ pub(super) const STRUCTURED: &str = "a2a.structured";
 const DEEPEST: u32 = 32;
 /// Wait for an event before the record is read, initially and at most.
 const ASK_AFTER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
+/// Maximum number of the caller's ended executions in which to find an artifact.
+const MAX_EARLIER: usize = 100;
 /// Time without events after which to check whether the execution waits for a person.
 const QUIET: Duration = Duration::from_millis(100);
 
@@ -71,13 +74,13 @@ impl WorkflowEndpoints {
             Some(value) => match named_artifact(params) {
                 None => self.give(&mut command, value).await?,
                 Some(Err(text)) => return Err(bad(code::CALL_INPUT_UNAVAILABLE.as_str(), text)),
-                Some(Ok(named)) => match self.artifact_of_caller(params, &named).await? {
+                Some(Ok(named)) => match self.artifact_of_caller(params, caller, &named).await? {
                     Some(NamedContent::Value(value)) => self.give(&mut command, value).await?,
                     Some(NamedContent::Address(address)) => command.input_artifact = Some(address),
                     None => {
                         let text = format!(
-                            "the caller's execution has no artifact '{named}'; only a call during a task can name \
-                             artifacts, other callers send the artifact as a part with its url"
+                            "neither the calling task nor the caller's tasks in this context have an artifact \
+                             '{named}'; other artifacts are sent as a part with their url"
                         );
                         return Err(bad(code::CALL_INPUT_UNAVAILABLE.as_str(), text));
                     }
@@ -107,42 +110,39 @@ impl WorkflowEndpoints {
         input_of_text(text, schema).map_err(A2aError::invalid_params)
     }
 
-    /// Finds an artifact that a message references by file name only, in the execution of the
-    /// calling task: the artifacts of its agents, and the inputs and outputs in its events. The
-    /// newest one is used.
+    /// Finds an artifact that a message references by file name only: in the execution of the
+    /// calling task, else in the caller's tasks that the message names, else in the ended ones of
+    /// its context. The newest one is used.
     async fn artifact_of_caller(
         &self,
         params: &SendMessageRequest,
+        caller: &Token,
         named: &ArtifactRef,
     ) -> Result<Option<NamedContent>, A2aError> {
-        let Some(Ok(calling)) = CallingTask::find(params.metadata.as_ref()) else { return Ok(None) };
-        if !calling.holds(&self.shared.key) {
-            return Ok(None);
+        if let Some(Ok(calling)) = CallingTask::find(params.metadata.as_ref()) {
+            if !calling.holds(&self.shared.key) {
+                return Ok(None);
+            }
+            return Ok(self.find(&calling.execution).await?.and_then(|known| artifact_of(&known, named)));
         }
-        let Some(above) = self.find(&calling.execution).await? else { return Ok(None) };
-        let ctx = above.folded.ctx();
-        let is_meant = |name: &ArtifactName, version: Option<u32>| {
-            *name == named.name && named.version.is_none_or(|wanted| version == Some(wanted))
-        };
-        let replies = ctx.state.acts.iter().flat_map(|one| &one.replies);
-        let replies = replies.filter_map(|replied| replied.result.as_ref().ok());
-        let mut left = replies.flat_map(|reply| {
-            let read = move |artifact| ResultArtifact::from_value(artifact, &reply.output);
-            reply.artifacts.iter().filter_map(read)
-        });
-        let found = left.rfind(|one| is_meant(&one.meta.name, Some(one.meta.version)));
-        if let Some(found) = found {
-            return Ok(match &found.content {
-                Content::Url(address) => Some(NamedContent::Address(address.clone())),
-                inline => inline
-                    .bytes()
-                    .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-                    .map(NamedContent::Value),
-            });
+        for execution in named_tasks(params) {
+            let known = self.find(&execution).await?.filter(|known| known.record.meta.caller == *caller);
+            if let Some(found) = known.and_then(|known| artifact_of(&known, named)) {
+                return Ok(Some(found));
+            }
         }
-        let values = sinew_execution::events::value_artifacts(&ctx, above.folded.id());
-        let found = values.into_iter().rfind(|one| is_meant(&one.artifact.name, one.artifact.version));
-        Ok(found.map(|found| NamedContent::Value(found.value)))
+        let Some(context) = &params.message.context_id else { return Ok(None) };
+        let filter = HistoryFilter { caller: Some(caller.to_string()), ..HistoryFilter::default() };
+        let ended =
+            self.shared.mesh.history().list(&filter, MAX_EARLIER).await.map_err(|error| broker(&error))?;
+        for one in ended {
+            let known = self.find(&one.execution).await?;
+            let known = known.filter(|known| super::task::session(&known.record.meta) == context.0);
+            if let Some(found) = known.and_then(|known| artifact_of(&known, named)) {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 
     /// Sets the input of a command. A large input is stored first.
@@ -290,6 +290,40 @@ enum NamedContent {
     Value(Value),
     /// The address under which it is stored.
     Address(String),
+}
+
+/// Returns an artifact of an execution: of its agents, or an input or output in its events.
+fn artifact_of(known: &KnownExecution, named: &ArtifactRef) -> Option<NamedContent> {
+    let ctx = known.folded.ctx();
+    let is_meant = |name: &ArtifactName, version: Option<u32>| {
+        *name == named.name && named.version.is_none_or(|wanted| version == Some(wanted))
+    };
+    let replies = ctx.state.acts.iter().flat_map(|one| &one.replies);
+    let replies = replies.filter_map(|replied| replied.result.as_ref().ok());
+    let mut left = replies.flat_map(|reply| {
+        let read = move |artifact| ResultArtifact::from_value(artifact, &reply.output);
+        reply.artifacts.iter().filter_map(read)
+    });
+    if let Some(found) = left.rfind(|one| is_meant(&one.meta.name, Some(one.meta.version))) {
+        return match &found.content {
+            Content::Url(address) => Some(NamedContent::Address(address.clone())),
+            inline => {
+                let value = inline.bytes().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+                value.map(NamedContent::Value)
+            }
+        };
+    }
+    let values = sinew_execution::events::value_artifacts(&ctx, known.folded.id());
+    let found = values.into_iter().rfind(|one| is_meant(&one.artifact.name, one.artifact.version));
+    found.map(|found| NamedContent::Value(found.value))
+}
+
+/// Returns the tasks that a message names: the parent task, then those that it refers to.
+fn named_tasks(params: &SendMessageRequest) -> Vec<ExecutionId> {
+    let metadata = [&params.metadata, &params.message.metadata].into_iter().flatten();
+    let parent = metadata.filter_map(|metadata| metadata.get("parentTaskId")?.as_str());
+    let others = params.message.reference_task_ids.iter().flatten();
+    parent.chain(others.map(|id| id.0.as_str())).filter_map(|id| ExecutionId::parse(id).ok()).collect()
 }
 
 /// Returns the user settings of a message (`a2aUserConfig`), from its metadata or from the

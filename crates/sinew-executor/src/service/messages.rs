@@ -16,7 +16,8 @@ use sinew_protocol::card::{self, Delivery};
 use sinew_protocol::journal::{ExecutionMeta, ParentRef};
 use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::task::{
-    Content, Draft, NodeRequestIds, ResultArtifact, TaskExtra, WorkflowNodeRequest, result_task,
+    Content, Draft, NodeRequestIds, ResultArtifact, TaskExtra, WorkflowNodeRequest, point_to, result_task,
+    write_inline,
 };
 use sinew_protocol::unique_keys::read_unique_within;
 use sinew_protocol::usage::{ModelTotals, TaskUsage};
@@ -177,8 +178,9 @@ impl Shared {
         };
         let mut message = request(call, &sender, schemas).message;
         let (input, address) = self.inline_or_stored(call, meta).await?;
-        if let Some(address) = &address {
-            point_to(&mut message, address);
+        match &address {
+            Some(address) => point_to(&mut message, address),
+            None => write_inline(&mut message, &input),
         }
         let result_subject = self.result_subject(call, &Token::of(call.ask.target.name()));
         let extra = TaskExtra {
@@ -337,19 +339,6 @@ fn address(part: &Part) -> Option<&str> {
     match &part.content {
         PartContent::Url(url) => Some(url),
         _ => None,
-    }
-}
-
-/// Sets the address of the stored input in the input's part.
-fn point_to(request: &mut SendMessageRequest, address: &str) {
-    let mut parts = request.message.parts.iter_mut();
-    let input = parts.find_map(|part| match &mut part.content {
-        PartContent::Url(url) if url.starts_with("artifact://") => Some(url),
-        _ => None,
-    });
-    match input {
-        Some(url) => address.clone_into(url),
-        None => request.message.parts.push(Part::url(address).with_media_type(JSON)),
     }
 }
 

@@ -89,8 +89,8 @@ pub struct ServiceOptions {
     pub max_task_age: Option<Duration>,
     /// Limit for the duration of [`Service::drain`], even if the broker does not respond.
     pub drain_timeout: Duration,
-    /// Vocabulary of the messages that it sends.
-    pub vocabulary: Vocabulary,
+    /// Vocabulary of the messages that it sends; `None` for that of the mesh.
+    pub vocabulary: Option<Vocabulary>,
     /// Journals of shards with fewer bytes are never compacted.
     pub compaction_threshold_bytes: usize,
     /// Approximate memory in bytes for active executions if it owns every shard. Idle executions
@@ -109,7 +109,7 @@ impl ServiceOptions {
             caller_check_interval: Duration::from_secs(30),
             max_task_age: None,
             drain_timeout: DRAIN_TIMEOUT,
-            vocabulary: Vocabulary::default(),
+            vocabulary: None,
             compaction_threshold_bytes: 16 * 1024 * 1024,
             memory_limit_bytes: 384 * 1024 * 1024,
         }
@@ -262,7 +262,7 @@ impl Service {
             cards,
             artifacts: mesh.artifacts(),
             schemas: SchemaCache::default(),
-            vocabulary: options.vocabulary,
+            vocabulary: options.vocabulary.unwrap_or(layout.vocabulary),
             compaction_threshold_bytes: options.compaction_threshold_bytes,
             memory_limit_bytes: options.memory_limit_bytes / layout.shards.get() as usize,
             caller_check_interval: options.caller_check_interval,

@@ -50,10 +50,7 @@ async fn a_workflow_is_called_like_an_agent() {
     assert_eq!(task["artifacts"][0]["parts"][0]["data"], json!({"value": "hello"}));
     assert_eq!(task["metadata"]["output"], json!({"value": "hello"}));
     let result = &task["status"]["message"]["parts"][1]["data"];
-    assert_eq!(
-        (&result["type"], &result["status"]),
-        (&json!("structured_invocation_result"), &json!("success"))
-    );
+    assert_eq!((&result["type"], &result["status"]), (&json!("workflow_node_result"), &json!("success")));
     assert!(seq.unwrap() > 0);
 
     let (again, _) =
@@ -136,6 +133,19 @@ async fn a_workflow_is_called_like_an_agent() {
     ] {
         let (error, _) = call(&ada, "single", method, params).await;
         assert_eq!(error["code"], want, "{method}: {error}");
+    }
+    // The input of an earlier task, by its name in the specification's message.
+    for (id, parent, context) in [("m6", Some(&execution), None), ("m7", None, Some(&execution))] {
+        let mut named =
+            message(id, json!([{"text": "Invoking workflow with input artifact: wi_single.json"}]));
+        named["metadata"] = json!({
+            "parentTaskId": parent, "invoked_with_artifacts": [{"filename": "wi_single.json", "version": 0}],
+        });
+        if let Some(context) = context {
+            named["message"]["contextId"] = json!(context);
+        }
+        let (said, _) = call(&ada, "single", "SendMessage", named).await;
+        assert_eq!(said["task"]["artifacts"][0]["parts"][0]["data"], json!({"value": "hello"}), "{said}");
     }
     service.drain().await;
 }

@@ -14,6 +14,7 @@ use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Source, StorageType};
 use rand::Rng as _;
+use sinew_protocol::Vocabulary;
 use sinew_protocol::env::RESULT_KEY;
 use sinew_protocol::stream::{FLEET, PLANS, Retention, STREAMS, Stream, bucket, fleet_key};
 use sinew_protocol::subject::DEFAULT_SHARDS;
@@ -46,6 +47,8 @@ pub struct Provision {
     /// Whether a stream keeps events, false by default. If this is turned off later, the stream
     /// remains until an operator deletes it.
     pub keep_events: Option<bool>,
+    /// Vocabulary of messages, that of the specification by default.
+    pub vocabulary: Option<Vocabulary>,
 }
 
 /// Change that provisioning made to one stream or setting.
@@ -296,6 +299,7 @@ impl Provision {
             storage_limit: self.storage_limit.or(have.and_then(|have| have.storage_limit)),
             keep_events: self.keep_events.or(have.map(|have| have.keep_events)).unwrap_or(false),
             format: have.map_or(format, |have| have.format),
+            vocabulary: self.vocabulary.or(have.map(|have| have.vocabulary)).unwrap_or(Vocabulary::Spec),
         }
     }
 }

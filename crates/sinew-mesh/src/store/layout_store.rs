@@ -10,7 +10,7 @@ use async_nats::jetstream::stream::DirectGetErrorKind;
 use async_nats::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use sinew_protocol::ResultKey;
+use sinew_protocol::{ResultKey, Vocabulary};
 use sinew_protocol::env::RESULT_KEY;
 use sinew_protocol::stream::{FLEET, bucket, fleet_key};
 
@@ -37,6 +37,13 @@ pub(crate) struct Settings {
     /// Format of the streams; see [`STREAM_FORMAT`].
     #[serde(default = "first_format", skip_serializing_if = "is_first_format")]
     pub(crate) format: u32,
+    /// Meshes of older versions, without this setting, use that of Solace Agent Mesh.
+    #[serde(default = "vocabulary_of_old")]
+    pub(crate) vocabulary: Vocabulary,
+}
+
+const fn vocabulary_of_old() -> Vocabulary {
+    Vocabulary::Current
 }
 
 /// Format of the streams of a new mesh. In format 1 the server rejects the deletion of messages of
@@ -98,6 +105,7 @@ impl Mesh {
             storage_limit: settings.storage_limit,
             keeps_events: settings.keep_events,
             has_erasable_messages: settings.format >= STREAM_FORMAT,
+            vocabulary: settings.vocabulary,
             max_payload: self.client().max_payload(),
         })
     }

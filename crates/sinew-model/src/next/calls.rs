@@ -1,6 +1,8 @@
 //! The calls of a turn: validates, refuses, requests approval, makes them.
 
 use serde_json::Value;
+use sinew_protocol::embed::split_version;
+use sinew_protocol::tool::ToolInput;
 use sinew_protocol::{Fault, code};
 
 use super::{ApprovalTest, NextStep, PersonQuestion, QuestionReason, ToolCall, fail};
@@ -180,16 +182,28 @@ impl ConversationSpec {
             sinew_protocol::unique_keys::read_unique(written.as_bytes())
                 .map_err(|error| format!("The arguments are not valid JSON: {error}."))?
         };
-        if !arguments.is_object() {
+        let Value::Object(members) = &arguments else {
             return Err("The arguments must be a JSON object.".to_owned());
-        }
+        };
+        let content = match tool.declaration.input(members) {
+            Ok(ToolInput::Parameters(content)) => Value::Object(content),
+            Ok(ToolInput::Artifact(name)) => {
+                // A person who approves the call, and its repetition, must mean the same content.
+                let is_pinned = split_version(&name).1.is_some();
+                if !is_pinned && (tool.effect == EffectClass::Once || tool.approval != ApprovalRule::Never) {
+                    return Err(format!("Name the version of the artifact, such as {name}:v0."));
+                }
+                return Ok((tool, arguments));
+            }
+            Err(fault) => return Err(fault.message),
+        };
         if let Some(schema) = &tool.parameters {
-            let bad = violation_lines(&schema.errors(&arguments));
+            let bad = violation_lines(&schema.errors(&content));
             if !bad.is_empty() {
                 return Err(format!("The arguments do not fit:\n- {}", bad.join("\n- ")));
             }
         }
-        Ok((tool, arguments))
+        Ok((tool, content))
     }
 
     /// Counts consecutive equal calls with equal results.

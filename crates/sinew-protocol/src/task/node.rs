@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::log::bounded_log;
 use super::read::{bounded, named};
 use super::{
-    Content, FAILED, LogLine, MAX_ARTIFACTS, MAX_EVENTS, MAX_RESULT, MAX_TEXT, NodeOutput, NodeResult,
-    ResultArtifact, bad, cut,
+    Content, FAILED, LogLine, MAX_ARTIFACTS, MAX_EVENTS, MAX_RESULT, MAX_TEXT, NO_REASON, NodeOutput,
+    NodeResult, ResultArtifact, SCHEMA_VIOLATED, bad, cut,
 };
 use crate::a2a::Artifact;
 use crate::artifact::{ArtifactMeta, ArtifactName, ArtifactRef};
@@ -185,6 +185,9 @@ pub struct WorkflowNodeResult<'a> {
     /// Fault of a task without an output, with the data for retry policies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
+    /// Violations of the input or output schema.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub validation_errors: Vec<String>,
     /// Number of retries by the agent itself.
     #[serde(default, skip_serializing_if = "is_zero_count")]
     pub retry_count: u32,
@@ -255,6 +258,7 @@ impl<'a> WorkflowNodeResult<'a> {
             artifacts: Vec::new(),
             error_message: None,
             fault: None,
+            validation_errors: Vec::new(),
             retry_count: 0,
             worked_ms: None,
             usage: Value::Null,
@@ -307,8 +311,12 @@ impl<'a> WorkflowNodeResult<'a> {
     }
 
     fn of_fault(task: &TaskId, status: NodeResultStatus, fault: &Fault) -> Self {
-        let error_message = Some(fault.message.clone());
-        Self { error_message, fault: Some(fault.clone()), ..Self::new(task, status) }
+        Self {
+            error_message: Some(fault.message.clone()),
+            fault: Some(fault.clone()),
+            validation_errors: fault.violations().to_vec(),
+            ..Self::new(task, status)
+        }
     }
 
     /// Encodes the response.
@@ -334,8 +342,12 @@ pub fn read_node_answer(body: &[u8], task: &TaskId) -> Result<NodeAnswer, BadMes
         (_, Some(fault)) => Some(bounded(fault)),
         (_, None) => {
             let text = read.error_message.as_deref().filter(|text| !text.is_empty());
-            let text = cut(text.unwrap_or("the agent failed without a reason"), MAX_TEXT);
-            Some(Fault::failure(FAILED, text))
+            Some(if read.validation_errors.is_empty() {
+                Fault::failure(FAILED, cut(text.unwrap_or(NO_REASON), MAX_TEXT))
+            } else {
+                let text = cut(text.unwrap_or(SCHEMA_VIOLATED), MAX_TEXT);
+                bounded(Fault::invalid(FAILED, text).with_details(read.validation_errors))
+            })
         }
     };
     if let (NodeResultStatus::Refused, Some(fault)) = (read.status, &fault) {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::log::bounded_log;
 use super::{
     CANCELLED, FAILED, LogLine, MAX_ARTIFACTS, MAX_DETAILS, MAX_EVENTS, MAX_RESULT, MAX_TEXT, METADATA,
-    REJECTED, ResultArtifact, ResultExtra, bad, cut,
+    NO_REASON, REJECTED, ResultArtifact, ResultExtra, SCHEMA_VIOLATED, bad, cut,
 };
 use crate::a2a::{Part, Task, TaskState, is_terminal, part_data};
 use crate::artifact::ArtifactRef;
@@ -160,11 +160,10 @@ fn fault(
         (TaskState::Rejected, _) => {
             Fault::failure(REJECTED, words("the agent rejected the task")).with_retryable(false)
         }
-        _ if !violations.is_empty() => bounded(
-            Fault::invalid(FAILED, words("the input or output does not match its schema"))
-                .with_details(violations),
-        ),
-        _ => Fault::failure(FAILED, words("the agent failed without a reason")),
+        _ if !violations.is_empty() => {
+            bounded(Fault::invalid(FAILED, words(SCHEMA_VIOLATED)).with_details(violations))
+        }
+        _ => Fault::failure(FAILED, words(NO_REASON)),
     })
 }
 

@@ -9,17 +9,16 @@ use crate::id::is_token;
 
 impl ToolDeclaration {
     /// Renders the tool for OpenAI-compatible chat completions; strict if the parameters can be
-    /// expressed.
+    /// expressed. Dual-mode tools are not strict, because strict requires every parameter.
     pub fn openai(&self) -> Value {
-        let parameters = self.plain_parameters();
+        let parameters = self.shown_parameters();
+        let strict = if self.takes_artifact { None } else { strict(&parameters) };
         let mut function = json!({
             "name": self.short_name(),
-            "description": self.description,
+            "description": self.shown_description(),
             "parameters": parameters,
         });
-        // Workflows treat null as absent; other tools require exactly what their schema states.
-        let demanded = if self.takes_artifact { optional_take_null(parameters) } else { parameters };
-        if let Some(parameters) = strict(&demanded) {
+        if let Some(parameters) = strict {
             function["parameters"] = parameters;
             function["strict"] = true.into();
         }
@@ -30,8 +29,8 @@ impl ToolDeclaration {
     pub fn anthropic(&self) -> Value {
         json!({
             "name": self.short_name(),
-            "description": self.description,
-            "input_schema": self.plain_parameters(),
+            "description": self.shown_description(),
+            "input_schema": self.shown_parameters(),
         })
     }
 
@@ -40,8 +39,8 @@ impl ToolDeclaration {
     pub fn mcp(&self) -> Value {
         let mut tool = json!({
             "name": self.short_name(),
-            "description": self.description,
-            "inputSchema": self.plain_parameters(),
+            "description": self.shown_description(),
+            "inputSchema": self.shown_parameters(),
         });
         let plain = |schema: &&Value| {
             let mut properties = schema["properties"].as_object().into_iter().flatten();
@@ -53,11 +52,44 @@ impl ToolDeclaration {
         tool
     }
 
-    /// Renders the tool for the specification, and for Gemini: `nullable` instead of a null type,
-    /// and no required parameter, because an artifact may replace all of them.
+    /// Renders the tool as the specification does, with names of any length and with all
+    /// characters.
     pub fn spec(&self) -> Value {
+        json!({
+            "name": self.name,
+            "description": self.shown_description(),
+            "parameters": self.all_parameters(),
+        })
+    }
+
+    /// Returns the purpose, and that the tool accepts an artifact.
+    fn shown_description(&self) -> String {
         if !self.takes_artifact {
-            return json!({"name": self.name, "description": self.description, "parameters": self.parameters});
+            return self.description.clone();
+        }
+        format!("{} Dual-mode: provide parameters directly OR '{INPUT_ARTIFACT}'.", self.description)
+    }
+
+    /// Returns the schema of the parameters that models receive. Omits parameters with unsupported
+    /// names, because interfaces would reject the whole request; such an input must be passed as an
+    /// artifact.
+    pub fn shown_parameters(&self) -> Value {
+        let mut parameters = self.all_parameters();
+        if let Some(properties) = parameters.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.retain(|name, _| is_parameter(name));
+        }
+        if let Some(required) = parameters.get_mut("required").and_then(Value::as_array_mut) {
+            required.retain(|name| name.as_str().is_some_and(is_parameter));
+        }
+        parameters
+    }
+
+    /// Returns the parameters; of a dual-mode tool with `input_artifact`, all nullable and none
+    /// required.
+    fn all_parameters(&self) -> Value {
+        let mut parameters = self.parameters.clone();
+        if !self.takes_artifact {
+            return parameters;
         }
         let mut properties = Map::from_iter([(
             INPUT_ARTIFACT.to_owned(),
@@ -68,30 +100,12 @@ impl ToolDeclaration {
             schema.insert("nullable".to_owned(), true.into());
             properties.insert(name.clone(), schema.into());
         }
-        let mut parameters = self.parameters.clone();
         parameters["properties"] = properties.into();
         parameters["required"] = json!([]);
-        let dual = format!("Dual-mode: provide parameters directly OR '{INPUT_ARTIFACT}'.");
-        json!({"name": self.name, "description": format!("{} {dual}", self.description), "parameters": parameters})
+        parameters
     }
 
-    /// Returns the variant of the tool whose input is an artifact; `None` if it accepts none. Only
-    /// such variants have names that end in `_from_artifact`.
-    pub fn artifact_mode(&self) -> Option<Self> {
-        self.takes_artifact.then(|| Self {
-            name: format!("{}{FROM_ARTIFACT}", self.name),
-            description: format!("{} The input is an artifact that exists.", self.description),
-            parameters: json!({
-                "type": "object",
-                "properties": {INPUT_ARTIFACT: {"type": "string", "description": ABOUT_ARTIFACT_ONLY}},
-                "required": [INPUT_ARTIFACT],
-            }),
-            takes_artifact: false,
-            output_schema: self.output_schema.clone(),
-        })
-    }
-
-    fn properties(&self) -> impl Iterator<Item = (&String, &Value)> {
+    pub(super) fn properties(&self) -> impl Iterator<Item = (&String, &Value)> {
         self.parameters.get("properties").and_then(Value::as_object).into_iter().flatten()
     }
 
@@ -104,67 +118,16 @@ impl ToolDeclaration {
         let head: String = self.name.chars().take(55).collect();
         format!("{head}_{}", &sha256(self.name.as_bytes())[..8])
     }
-
-    /// Returns the parameters that model interfaces accept. Omits parameters with unsupported
-    /// names, because interfaces would reject the whole request; such an input must be passed as an
-    /// artifact.
-    fn plain_parameters(&self) -> Value {
-        let mut parameters = self.parameters.clone();
-        if let Some(properties) = parameters.get_mut("properties").and_then(Value::as_object_mut) {
-            properties.retain(|name, _| is_parameter(name));
-        }
-        if let Some(required) = parameters.get_mut("required").and_then(Value::as_array_mut) {
-            required.retain(|name| name.as_str().is_some_and(is_parameter));
-        }
-        parameters
-    }
 }
 
-const FROM_ARTIFACT: &str = "_from_artifact";
 const ABOUT_ARTIFACT: &str =
     "Filename of an existing artifact containing the input JSON data. Use this OR individual parameters.";
-const ABOUT_ARTIFACT_ONLY: &str = "Filename of an existing artifact containing the input JSON data.";
-
-/// Makes optional parameters nullable, because interfaces that enforce the schema require every
-/// parameter.
-fn optional_take_null(mut parameters: Value) -> Value {
-    let required = parameters.get("required").cloned().unwrap_or_default();
-    let is_required =
-        |name: &String| required.as_array().is_some_and(|all| all.iter().any(|one| one == name));
-    if let Some(properties) = parameters.get_mut("properties").and_then(Value::as_object_mut) {
-        for (name, schema) in properties.iter_mut() {
-            if let Some(schema) = schema.as_object_mut().filter(|_| !is_required(name)) {
-                take_null(schema);
-            }
-        }
-    }
-    parameters
-}
 
 /// Returns whether a name has only letters, digits, `_`, `.` and `-`, and at most 64 characters:
 /// the rule of all interfaces.
 fn is_parameter(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
-}
-
-/// Makes a schema nullable. Leaves one without `type` unchanged: the parameter can always be
-/// omitted.
-fn take_null(schema: &mut Map<String, Value>) {
-    match schema.get_mut("type") {
-        Some(Value::Array(types)) => {
-            if !types.contains(&"null".into()) {
-                types.push("null".into());
-            }
-        }
-        Some(only) if only != "null" => *only = json!([only.take(), "null"]),
-        _ => return,
-    }
-    if let Some(Value::Array(values)) = schema.get_mut("enum")
-        && !values.contains(&Value::Null)
-    {
-        values.push(Value::Null);
-    }
 }
 
 /// Returns whether a workflow's own schema accepts null.

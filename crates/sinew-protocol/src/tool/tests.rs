@@ -22,65 +22,56 @@ fn prepare(arguments: &Value) -> Result<ToolInput, Fault> {
         Ok(validator) => validator.iter_errors(value).map(|e| e.to_string()).collect(),
         Err(e) => vec![e.to_string()],
     };
-    tool().prepare(arguments.as_object().unwrap(), 0xAB, check)
+    tool().prepare(arguments.as_object().unwrap(), check)
 }
 
 #[test]
 fn declarations_suit_each_interface() {
     let declaration = tool().declaration();
     assert_eq!(declaration.name, "workflow_Order_flow__gr__e");
-    assert_eq!(declaration.description, "Invoke the 'Order-flow: größe' workflow.");
     let openai = declaration.openai();
+    assert_eq!(
+        openai["function"]["description"],
+        "Invoke the 'Order-flow: größe' workflow. Dual-mode: provide parameters directly OR 'input_artifact'."
+    );
+    assert_eq!(openai["function"].get("strict"), None);
     let parameters = &openai["function"]["parameters"];
-    assert_eq!(parameters["required"], json!(["id"]));
-    let plain = &parameters["properties"];
-    assert_eq!(plain["id"], json!({"type": "string"}));
-    assert_eq!(plain["kind"], json!({"type": "string", "enum": ["a", "b"]}));
-    assert_eq!(plain["input_artifact"], Value::Null);
+    assert_eq!(parameters["required"], json!([]));
+    let shown = parameters["properties"].as_object().unwrap();
+    assert_eq!(shown.keys().next().map(String::as_str), Some(INPUT_ARTIFACT));
+    assert!(shown.values().all(|schema| schema["nullable"] == true), "{shown:?}");
+    assert_eq!(shown["id"], json!({"type": "string", "nullable": true}));
+    assert_eq!(shown["kind"], json!({"type": "string", "enum": ["a", "b"], "nullable": true}));
     assert_eq!(parameters["$defs"], json!({"any": {}}));
     assert_eq!(declaration.anthropic()["input_schema"], *parameters);
     assert_eq!(declaration.mcp()["inputSchema"], *parameters);
     assert_eq!(declaration.mcp().get("outputSchema"), None);
-    let spec = declaration.spec();
-    assert_eq!(spec["parameters"]["required"], json!([]));
-    assert_eq!(spec["parameters"]["properties"]["id"], json!({"type": "string", "nullable": true}));
-    for (schema, without_id) in [(parameters, false), (&declaration.mcp()["inputSchema"], false)] {
-        assert!(jsonschema::validator_for(schema).is_ok_and(|v| v.is_valid(&json!({})) == without_id));
-    }
-    let of_artifact = declaration.artifact_mode().unwrap();
-    assert_eq!(of_artifact.name, "workflow_Order_flow__gr__e_from_artifact");
-    assert_eq!(of_artifact.parameters["required"], json!(["input_artifact"]));
-    assert_eq!(of_artifact.artifact_mode(), None);
+    assert_eq!(declaration.spec()["parameters"], *parameters);
 }
 
 #[test]
 fn the_purpose_comes_first() {
     let described = |text: &str| {
         let tool = WorkflowTool { description: text.to_owned(), ..tool() };
-        tool.declaration().anthropic()["description"].clone()
+        tool.declaration().description
     };
     let call = "Invoke the 'Order-flow: größe' workflow.";
     assert_eq!(described("Checks an order"), format!("Checks an order. {call}"));
     assert_eq!(described("Is it paid? "), format!("Is it paid? {call}"));
 }
 
-/// Strict interfaces require every parameter; optional ones are nullable instead.
+/// Strict interfaces require every parameter.
 #[test]
-fn optional_parameters_take_null_where_all_are_demanded() {
-    let schema = json!({"type": "object", "required": ["id"], "properties": {
-        "id": {"type": "string"}, "kind": {"type": "string", "enum": ["a"]}}});
-    let function = WorkflowTool::new("w", Some(&schema)).declaration().openai()["function"].clone();
-    assert_eq!(function["strict"], true);
-    assert_eq!(function["parameters"]["required"], json!(["id", "kind"]));
-    assert_eq!(function["parameters"]["properties"]["id"], json!({"type": "string"}));
-    assert_eq!(
-        function["parameters"]["properties"]["kind"],
-        json!({"type": ["string", "null"], "enum": ["a", null]})
-    );
-    // Other tools do not accept null.
-    let other =
-        ToolDeclaration { takes_artifact: false, ..WorkflowTool::new("w", Some(&schema)).declaration() };
-    assert_eq!(other.openai()["function"].get("strict"), None);
+fn tools_without_optional_parameters_are_strict() {
+    let strict = |required: Value| {
+        let schema = json!({"type": "object", "required": required, "properties": {
+            "id": {"type": "string"}, "kind": {"type": "string"}}});
+        let tool = WorkflowTool::new("w", Some(&schema)).declaration();
+        let tool = ToolDeclaration { takes_artifact: false, ..tool };
+        tool.openai()["function"].get("strict").cloned()
+    };
+    assert_eq!(strict(json!(["id", "kind"])), Some(true.into()));
+    assert_eq!(strict(json!(["id"])), None);
 }
 
 #[test]
@@ -95,36 +86,36 @@ fn long_names_stay_apart() {
 #[test]
 fn arguments_choose_the_mode() {
     let stored = |arguments: Value| match prepare(&arguments) {
-        Ok(ToolInput::Parameters { artifact, content }) => format!("{artifact} {content}"),
-        Ok(ToolInput::Artifact(reference)) => reference.to_string(),
+        Ok(ToolInput::Parameters(content)) => Value::Object(content).to_string(),
+        Ok(ToolInput::Artifact(name)) => name,
         Err(fault) => format!("{} {}", fault.code, fault.details.len()),
     };
-    let name = "wi_Order-flow__gr__e_000000ab.json";
-    assert_eq!(
-        stored(json!({"id": "1", "any": null, "size": null})),
-        format!(r#"{name} {{"id":"1","size":null}}"#)
-    );
-    assert_eq!(stored(json!({"id": "1", "input_artifact": ""})), format!(r#"{name} {{"id":"1"}}"#));
-    assert_eq!(stored(json!({"input_artifact": "a.json:3", "id": null})), "a.json:v3");
+    assert_eq!(stored(json!({"id": "1", "any": null, "size": null})), r#"{"id":"1","size":null}"#);
+    assert_eq!(stored(json!({"id": "1", "input_artifact": ""})), r#"{"id":"1"}"#);
+    assert_eq!(stored(json!({"input_artifact": "a.json:3", "id": null})), "a.json:3");
     assert_eq!(stored(json!({"input_artifact": "a.json", "id": "1"})), "SINEW-4101 0");
-    assert_eq!(stored(json!({"input_artifact": "../a.json"})), "SINEW-5001 0");
     assert_eq!(stored(json!({"input_artifact": 1})), "SINEW-4101 0");
     assert_eq!(stored(json!({})), "SINEW-4101 1");
     assert_eq!(stored(json!({"id": 1, "kind": "c"})), "SINEW-4101 2");
+    let name = |vocabulary| tool().input_artifact(vocabulary, 0xAB).unwrap().to_string();
+    assert_eq!(name(Vocabulary::Spec), "wi_Order-flow__gr__e.json");
+    assert_eq!(name(Vocabulary::Current), "wi_Order-flow__gr__e_000000ab.json");
 }
 
 #[test]
 fn messages_carry_the_reference_in_both_vocabularies() {
-    let input = prepare(&json!({"input_artifact": "a b.json:3"})).unwrap();
+    let input = ArtifactRef { name: ArtifactName::parse("a b.json").unwrap(), version: Some(3) };
     let caller = Caller { agent: "Boss".to_owned(), session: "s/1".to_owned(), ..Caller::default() };
-    let current = tool().message(&input, &caller, Vocabulary::Current);
+    let current = tool().message(input.clone(), &caller, Vocabulary::Current);
     let address = match &current.message.parts[1].content {
         a2a::PartContent::Url(url) => url.parse::<ArtifactUri>().unwrap(),
         other => panic!("{other:?}"),
     };
-    assert_eq!((address.session.as_str(), address.artifact), ("s/1", input.reference()));
-    let spec = tool().message(&input, &caller, Vocabulary::Spec).metadata.unwrap();
-    assert_eq!(spec["invoked_with_artifacts"], json!([{"filename": "a b.json", "version": 3}]));
+    assert_eq!((address.session.as_str(), address.artifact), ("s/1", input.clone()));
+    let spec = tool().message(input, &caller, Vocabulary::Spec).metadata;
+    assert_eq!(spec, current.metadata);
+    let named = &spec.unwrap()["invoked_with_artifacts"];
+    assert_eq!(*named, json!([{"filename": "a b.json", "version": 3}]));
 }
 
 #[test]
@@ -134,9 +125,9 @@ fn only_workflows_become_tools() {
     let tool = WorkflowTool::from_card(&announce(AgentKind::Workflow)).unwrap();
     // A workflow without an input schema accepts any object; no parameter is invented.
     let declaration = tool.declaration();
-    assert_eq!(declaration.anthropic()["input_schema"]["properties"], json!({}));
-    assert_eq!(declaration.openai()["function"].get("strict"), None);
+    let shown = declaration.anthropic()["input_schema"]["properties"].clone();
+    assert_eq!(shown.as_object().unwrap().keys().collect::<Vec<_>>(), [INPUT_ARTIFACT]);
     let any = json!({"a": 1});
-    let input = tool.prepare(any.as_object().unwrap(), 1, |_, _| Vec::new()).unwrap();
-    assert!(matches!(input, ToolInput::Parameters { content, .. } if content == any));
+    let input = tool.prepare(any.as_object().unwrap(), |_, _| Vec::new()).unwrap();
+    assert!(matches!(input, ToolInput::Parameters(content) if Value::Object(content.clone()) == any));
 }

@@ -93,9 +93,9 @@ pub(crate) struct DevArgs {
     /// Redeploy workflows and reload agents when their files change
     #[arg(long)]
     reload: bool,
-    /// Vocabulary of messages to agents and callers
-    #[arg(long, value_enum, default_value_t = VocabularyArg::Sam, hide_short_help = true)]
-    vocabulary: VocabularyArg,
+    /// Vocabulary of messages to agents and callers [default: that of the mesh]
+    #[arg(long, value_enum, hide_short_help = true)]
+    vocabulary: Option<VocabularyArg>,
     #[command(flatten)]
     variables: VariableArgs,
     #[command(flatten)]
@@ -219,7 +219,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
 async fn start_service(mesh: &Mesh, args: &DevArgs) -> Result<Service, Failure> {
     let options = ServiceOptions {
         calls: Some(mesh_operator::built_in_workflow),
-        vocabulary: args.vocabulary.into(),
+        vocabulary: args.vocabulary.map(Into::into),
         ..ServiceOptions::new(mesh_operator::adapter)
     };
     Ok(Service::start(mesh.clone(), options).await?)

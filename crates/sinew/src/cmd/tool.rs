@@ -9,8 +9,7 @@ use sinew_operations::deployed_workflows::{ToolRow, find_tool};
 use sinew_operations::execution_changes::ExecutionChanges;
 use sinew_operations::execution_changes::FoundExecution;
 use sinew_operations::failure::{Failure, FailureKind, known};
-use sinew_operations::start::{StartRequest, StartTarget};
-use sinew_operations::tool_input::tool_input;
+use sinew_operations::tool_input::start_of_call;
 use sinew_protocol::code;
 use sinew_protocol::query::ExecutionStatus;
 
@@ -78,7 +77,7 @@ enum ToolApi {
     long_about = "Call a workflow as a model does: check the arguments against the declaration, start an \
                   execution, and print its answer.\n\n\
                   Exits with 8 once the execution waits only for a person.",
-    after_help = "Examples:\n  sinew tool call orders -p order_id=A1\n  sinew tool call workflow_orders -i @order.json --timeout 5m"
+    after_help = "Examples:\n  sinew tool call orders -p order_id=A1\n  sinew tool call workflow_orders -i @order.json --timeout 5m\n  sinew tool call orders -p input_artifact=artifact://…"
 )]
 pub(crate) struct CallArgs {
     /// Name of the tool or workflow
@@ -164,12 +163,11 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
         let remote = args.mesh.operator().await?;
         let tools = remote.tools().await?;
         let tool = find_tool(&tools, &args.name)?;
-        let content = tool_input(tool, &arguments)?;
-        Ok((remote, tool.workflow.clone(), content))
+        let request = start_of_call(tool, &arguments)?;
+        Ok((remote, tool.workflow.clone(), request))
     });
-    let (remote, workflow, content) = ready.await?;
-    let target = StartTarget::Workflow { name: workflow.clone(), version: None };
-    let start = remote.prepare_start(StartRequest::new(target, content)).await?;
+    let (remote, workflow, request) = ready.await?;
+    let start = remote.prepare_start(request).await?;
     let id = start.execution().clone();
     deadline.within(&format!("storing the start of execution {id}"), remote.start(start)).await?;
     output.note(&format!("execution {id}"));

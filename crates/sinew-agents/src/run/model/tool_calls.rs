@@ -2,15 +2,21 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sinew_model::ToolCall;
+use sinew_protocol::embed::split_version;
+use sinew_protocol::tool::{ToolInput, WorkflowTool};
+use sinew_protocol::unique_keys::read_unique;
 use sinew_protocol::usage::ModelTotals;
+use sinew_protocol::{ArtifactName, ArtifactRef, Vocabulary};
 use sinew_script::Function;
+use sinew_source::violations;
 
 use super::argument_contents::with_contents;
 use super::builtin_tools::SkillText;
 use super::conversation::ConversationScope;
 use super::tools::{ToolAction, ToolTable};
+use crate::artifacts::Artifacts;
 use crate::error::AgentError;
 use crate::peers::PeerCall;
 use crate::wait_clock::WaitClock;
@@ -68,22 +74,30 @@ impl ToolTable {
         };
         let cancel = task.cancel.child_token();
         let clock = WaitClock::default();
+        let ask = async |agent: &str, input: Value, artifact: Option<ArtifactRef>| {
+            let asked = PeerCall {
+                agent: agent.to_owned(),
+                input,
+                artifact,
+                key: call.position.key.clone(),
+                cancel: cancel.clone(),
+                clocks: [clock.clone(), place.clock.clone()],
+            };
+            let answer = task.peers.ask(asked).await;
+            let result = answer.result.map_err(|fault| fault.to_string());
+            ToolOutcome { usage: answer.usage, ..ToolOutcome::from(result) }
+        };
         let mut work = std::pin::pin!(async {
             let result = match &entry.action {
                 ToolAction::Peer { agent, takes_text } => {
                     let input =
                         if *takes_text { json!({"text": arguments["text"]}) } else { arguments.clone() };
-                    let asked = PeerCall {
-                        agent: agent.clone(),
-                        input,
-                        key: call.position.key.clone(),
-                        cancel: cancel.clone(),
-                        clocks: [clock.clone(), place.clock.clone()],
-                    };
-                    let answer = task.peers.ask(asked).await;
-                    let result = answer.result.map_err(|fault| fault.to_string());
-                    return ToolOutcome { usage: answer.usage, ..ToolOutcome::from(result) };
+                    return ask(agent, input, None).await;
                 }
+                ToolAction::Workflow(tool) => match workflow_input(tool, &arguments, task.artifacts.as_ref()) {
+                    Ok((input, artifact)) => return ask(&tool.workflow, input, Some(artifact)).await,
+                    Err(reason) => Err(reason),
+                },
                 ToolAction::Script(function) => run_script(function, &arguments).await,
                 ToolAction::Mcp { server, tool } => match server {
                     Some(server) => {
@@ -114,12 +128,38 @@ impl ToolTable {
             () = clock.reached(limit) => {}
         }
         let late = ToolOutcome::lost(format!("no answer within {} s", limit.as_secs_f64()));
-        if !matches!(entry.action, ToolAction::Peer { .. }) {
+        if !entry.action.is_peer() {
             return late;
         }
         // Cancel the called agent, and account for its usage.
         cancel.cancel();
         ToolOutcome { usage: work.await.usage, waited_ms: waited_ms(), ..late }
+    }
+}
+
+/// Returns the input of a workflow, and the artifact of this task that contains it: in parameter
+/// mode a new one, `wi_WORKFLOW.json`.
+fn workflow_input(
+    tool: &WorkflowTool,
+    arguments: &Value,
+    artifacts: &dyn Artifacts,
+) -> Result<(Value, ArtifactRef), String> {
+    let none = Map::new();
+    let prepared = tool.prepare(arguments.as_object().unwrap_or(&none), violations);
+    match prepared.map_err(|fault| fault.to_string())? {
+        ToolInput::Parameters(content) => {
+            let name = tool.input_artifact(Vocabulary::Spec, 0).map_err(|fault| fault.to_string())?;
+            let content = Value::Object(content);
+            let stored = artifacts.put(name.as_str(), content.to_string().as_bytes(), None);
+            Ok((content, stored.map_err(|error| error.to_string())?))
+        }
+        ToolInput::Artifact(named) => {
+            let (name, version) = split_version(&named);
+            let bytes = artifacts.get(name, version).map_err(|error| error.to_string())?;
+            let input = read_unique(&bytes).map_err(|error| format!("the artifact '{named}' is not JSON: {error}"))?;
+            let name = ArtifactName::parse(name).map_err(|error| error.to_string())?;
+            Ok((input, ArtifactRef { name, version }))
+        }
     }
 }
 

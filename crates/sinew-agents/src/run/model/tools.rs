@@ -153,6 +153,7 @@ pub(super) enum ToolAction {
         agent: String,
         takes_text: bool,
     },
+    Workflow(WorkflowTool),
     Script(Function),
     Builtin(BuiltinTool),
     /// A tool of a server, by its name on the server; `None` in rehearsals.
@@ -164,6 +165,13 @@ pub(super) enum ToolAction {
     Nested(Arc<NestedAgent>),
     /// A function of the host program; absent in rehearsals.
     Host(Arc<dyn HostTools>),
+}
+
+impl ToolAction {
+    /// Returns whether the tool calls another agent or a workflow.
+    pub(super) const fn is_peer(&self) -> bool {
+        matches!(self, Self::Peer { .. } | Self::Workflow(_))
+    }
 }
 
 /// The sources of the tools of a conversation.
@@ -287,20 +295,20 @@ impl ToolTable {
 
     /// Returns whether a tool calls another agent, which does not need this process.
     pub(crate) fn waits_for_others(&self, tool: &str) -> bool {
-        self.entries.get(tool).is_some_and(|entry| matches!(entry.action, ToolAction::Peer { .. }))
+        self.entries.get(tool).is_some_and(|entry| entry.action.is_peer())
     }
 
     fn add_peer(&mut self, peer: &PeerDescription, rule: &ToolRule) -> Result<(), Fault> {
         if peer.is_workflow {
-            let tool = WorkflowTool::new(peer.name.clone(), peer.input_schema.as_ref());
-            let declaration = ToolDeclaration {
-                name: tool.name(),
-                description: format!("Run the workflow '{}'. {}", peer.name, peer.description),
-                parameters: tool.input_schema,
-                takes_artifact: false,
+            let tool = WorkflowTool {
+                description: peer.description.clone(),
                 output_schema: peer.output_schema.clone(),
+                ..WorkflowTool::new(peer.name.clone(), peer.input_schema.as_ref())
             };
-            let action = ToolAction::Peer { agent: peer.name.clone(), takes_text: false };
+            let mut declaration = tool.declaration();
+            // The condition of an approval reads the parameters.
+            declaration.takes_artifact = !matches!(rule.settings.approval, ApprovalRule::When(_));
+            let action = ToolAction::Workflow(tool);
             let source = format!("workflow:{}", peer.name);
             // Any agent can claim to be a workflow. Trust only results of workflows in the agent file.
             let is_open = !matches!(rule.source, ToolSource::Workflow(_));

@@ -11,6 +11,7 @@ use sinew_mesh::provision::{Change, Difference, Provision};
 use sinew_operations::failure::Failure;
 use sinew_operations::quantity::{parse_byte_count, parse_duration};
 
+use crate::cmd::serve::VocabularyArg;
 use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -46,6 +47,9 @@ pub(crate) struct ProvisionArgs {
     /// Keep events in a stream for later readers; the history of executions does not need it
     #[arg(long)]
     keep_events: bool,
+    /// Vocabulary of messages to agents and callers [default for a new mesh: spec]
+    #[arg(long, value_enum)]
+    vocabulary: Option<VocabularyArg>,
     /// Show what differs, without changing it
     #[arg(long)]
     dry_run: bool,
@@ -61,6 +65,7 @@ pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<E
         retention: args.retention.as_deref().map(parse_duration).transpose()?.map(Duration::from_millis),
         storage_limit: args.storage_limit.as_deref().map(parse_byte_count).transpose()?,
         keep_events: args.keep_events.then_some(true),
+        vocabulary: args.vocabulary.map(Into::into),
     };
     let mesh = args.mesh.open_when_reachable("provisioner").await?;
     if args.dry_run {

@@ -40,9 +40,9 @@ pub(crate) struct ExecutorArgs {
     /// Approximate memory budget for active executions; idle executions are evicted and reloaded on demand
     #[arg(long, value_name = "MIB", default_value_t = 384)]
     memory: usize,
-    /// Vocabulary of messages to agents and callers
-    #[arg(long, value_enum, default_value_t = VocabularyArg::Sam, hide_short_help = true)]
-    vocabulary: VocabularyArg,
+    /// Vocabulary of messages to agents and callers [default: that of the mesh]
+    #[arg(long, value_enum, hide_short_help = true)]
+    vocabulary: Option<VocabularyArg>,
     #[command(flatten)]
     variables: VariableArgs,
     #[command(flatten)]
@@ -81,7 +81,7 @@ pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, 
     let stop = Stop::listen()?;
     let mut options = ServiceOptions::new(mesh_operator::adapter);
     options.calls = Some(mesh_operator::built_in_workflow);
-    options.vocabulary = args.vocabulary.into();
+    options.vocabulary = args.vocabulary.map(Into::into);
     options.memory_limit_bytes = args.memory.saturating_mul(1024 * 1024);
     if let Some(id) = &args.id {
         options.id.clone_from(id);
