@@ -291,7 +291,8 @@ impl Peers for MeshPeers {
             };
             let asked = self.0.parked(async {
                 crash::point("peer.parked");
-                let called = self.0.call_answer_until(&cancel, &waits, &agent, &key, input, artifact.as_ref());
+                let called =
+                    self.0.call_answer_until(&cancel, &waits, &agent, &key, input, artifact.as_ref());
                 let answer = called.await;
                 crash::point("peer.answered");
                 answer

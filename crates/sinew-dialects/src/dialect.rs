@@ -27,6 +27,12 @@ pub trait Dialect: Sync {
         None
     }
 
+    /// Returns the parts of a document that have no effect on its workflows: their variables may be
+    /// unknown. Defaults to none.
+    fn unread_parts<'d>(&self, _document: &'d Document) -> Vec<&'d Node> {
+        Vec::new()
+    }
+
     /// Lowers all workflows of the document, or returns all errors. Warnings are attached to the
     /// workflows.
     fn lower(&self, document: Document, options: &LowerOptions<'_>) -> Result<Vec<Lowered>, Diagnostics>;

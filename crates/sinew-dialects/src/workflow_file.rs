@@ -2,7 +2,7 @@
 
 use sinew_protocol::code;
 use sinew_source::{
-    Diagnostic, Diagnostics, Document, LoadOptions, Node, Variable, VariableRules, Variables, load,
+    Diagnostic, Diagnostics, Document, LoadOptions, Node, Span, Variable, VariableRules, Variables, load,
 };
 
 use crate::dialect::Dialect;
@@ -34,15 +34,26 @@ pub fn load_workflow_file(
         let Some(names) = dialect.declared_variables(document) else { return Ok(None) };
         allow_declared(variables.rules, &names, document).map(Some)
     };
-    let replaced = |rules: &VariableRules| {
-        let look_up = |name: &str| rules.look_up(name, variables.environment);
-        load(bytes, &LoadOptions { variables: Variables::Replaced(&look_up), ..*options })
+    let load_with = |look_up: &dyn Fn(&str) -> Variable| {
+        load(bytes, &LoadOptions { variables: Variables::Replaced(look_up), ..*options })
     };
+    let replaced = |rules: &VariableRules| load_with(&|name| rules.look_up(name, variables.environment));
     match written {
-        Ok(document) => match declared(&document)? {
-            None => Ok(document),
-            Some(rules) => replaced(&rules),
-        },
+        Ok(document) => {
+            let Some(rules) = declared(&document)? else { return Ok(document) };
+            let unread = dialect.or_else(|| detect(&document)).map(|dialect| dialect.unread_parts(&document));
+            replaced(&rules).or_else(|mut found| {
+                // Variables of parts that nothing reads stay in the text.
+                found.items.retain(|item| !is_variable_of(item, unread.as_deref().unwrap_or_default()));
+                if found.has_errors() {
+                    return Err(found);
+                }
+                load_with(&|name| match rules.look_up(name, variables.environment) {
+                    Variable::Value(value) => Variable::Value(value),
+                    _ => Variable::Secret,
+                })
+            })
+        }
         Err(found) => {
             // The name of an included file may contain a variable that the caller allows, so only a
             // read that replaces variables finds the file. All other references stay in the text
@@ -61,6 +72,24 @@ pub fn load_workflow_file(
             }
         }
     }
+}
+
+/// Codes of variables that have no value.
+const VARIABLE_CODES: [code::Code; 3] = [
+    code::ENVIRONMENT_VARIABLE_NOT_SET,
+    code::ENVIRONMENT_VARIABLE_NOT_ALLOWED,
+    code::ENVIRONMENT_VARIABLE_CANNOT_BE_USED,
+];
+
+/// Returns whether a finding is about a variable in one of these parts.
+fn is_variable_of(finding: &Diagnostic, parts: &[&Node]) -> bool {
+    fn holds(node: &Node, span: Span) -> bool {
+        node.span == span
+            || node.as_array().unwrap_or_default().iter().any(|item| holds(item, span))
+            || node.as_object().unwrap_or_default().iter().any(|member| holds(&member.value, span))
+    }
+    VARIABLE_CODES.iter().any(|code| code.as_str() == finding.code)
+        && finding.span.is_some_and(|span| parts.iter().any(|part| holds(part, span)))
 }
 
 /// Returns the rules extended by the names that a file declares, or the errors of those names.
@@ -172,7 +201,7 @@ mod tests {
 
     #[test]
     fn application_files_read_what_is_allowed() {
-        let app = "apps: [{name: a, app_config: {agent_name: X, instruction: '%'}}]\n";
+        let app = "apps: [{name: a, app_config: {workflow: {description: '%'}}}]\n";
         let cases: &[AllowedCase] = &[
             ("", "${REGION}-1", &["REGION"], Ok("eu-1")),
             ("env: [REGION]\n", "${REGION}-1", &[], Ok("eu-1")),
@@ -183,13 +212,13 @@ mod tests {
             // A secret is a reference, even if the caller allows it.
             ("", "Bearer ${API_TOKEN}", &["API_TOKEN"], Ok("Bearer ${API_TOKEN}")),
             ("env: [DB_PASSWORD]\n", "${DB_PASSWORD}", &[], Ok("${DB_PASSWORD}")),
-            ("", "${HOME}", &[], Err("1:59 SINEW-1017 environment variable HOME is not allowed here")),
-            ("", "${UNSET}", &["UNSET"], Err("1:59 SINEW-1016 environment variable UNSET is not set")),
+            ("", "${HOME}", &[], Err("1:55 SINEW-1017 environment variable HOME is not allowed here")),
+            ("", "${UNSET}", &["UNSET"], Err("1:55 SINEW-1016 environment variable UNSET is not set")),
             (
                 "",
                 "${NATS_PASSWORD}",
                 &[],
-                Err("1:59 SINEW-1018 environment variable NATS_PASSWORD is reserved: files never read NATS_* and SINEW_*"),
+                Err("1:55 SINEW-1018 environment variable NATS_PASSWORD is reserved: files never read NATS_* and SINEW_*"),
             ),
             (
                 "env: [REGION, SINEW_NAMESPACE, 7, 'A B']\n",
@@ -202,9 +231,26 @@ mod tests {
         ];
         for (head, text, allowed, expected) in cases {
             let got = read(&format!("{head}{}", app.replace('%', text)), None, allowed)
-                .map(|file| file["apps"][0]["app_config"]["instruction"].as_str().unwrap().to_owned());
+                .map(|file| file["apps"][0]["app_config"]["workflow"]["description"].as_str().unwrap().to_owned());
             assert_eq!(got, expected.map(str::to_owned).map_err(str::to_owned), "{head}{text}");
         }
+    }
+
+    #[test]
+    fn variables_of_parts_that_nothing_reads_stay_in_the_text() {
+        let app = |broker: &str, input: &str| {
+            format!(
+                "log: ${{LOG}}\napps: [{{name: a, broker: {{url: '{broker}'}}, app_config: {{agent_name: X, model: ['${{HOME}}'], \
+                 workflow: {{nodes: [{{id: n, agent_name: A, input: {{x: '{input}'}}}}]}}}}}}]"
+            )
+        };
+        let kept = read(&app("${BROKER}", "${REGION}"), None, &["REGION"]).unwrap();
+        assert_eq!(kept["apps"][0]["broker"]["url"], "${BROKER}");
+        assert_eq!(kept["apps"][0]["app_config"]["workflow"]["nodes"][0]["input"]["x"], "eu");
+        // Only the variable of the workflow is reported.
+        let found = read(&app("${BROKER}", "${TASK}"), None, &[]).unwrap_err();
+        assert!(found.ends_with("SINEW-1017 environment variable TASK is not allowed here"), "{found}");
+        assert_eq!(found.lines().count(), 1, "{found}");
     }
 
     #[test]

@@ -42,7 +42,8 @@ pub use load::{Document, LoadOptions, load, load_data};
 pub use loader::Limits;
 pub use render::{render_github, render_json, render_sarif, render_text, summary};
 pub use schema::{
-    CHECK_BUDGET_EXCEEDED, Schema, SchemaCache, SchemaError, Violation, check_node, violation_code, violations,
+    CHECK_BUDGET_EXCEEDED, Schema, SchemaCache, SchemaError, Violation, check_node, violation_code,
+    violations,
 };
 pub use sources::{SourceFile, Sources};
 pub use suggest::{MAX_HINTED_FINDINGS, did_you_mean, hint_for};

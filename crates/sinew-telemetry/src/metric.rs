@@ -97,8 +97,8 @@ pub const METRICS: &[MetricDescription] = &[
         "sinew_activation_seconds",
         Unit::Seconds,
         LONG_SECONDS,
-        &["kind", "outcome"],
-        "time from the start of an activation to its end, by kind of node",
+        &["kind", "type", "outcome"],
+        "time from the start of an activation to its end, by kind and type of node; 200 types per process, then `other`",
     ),
     histogram(
         "sinew_task_schedule_to_start_seconds",

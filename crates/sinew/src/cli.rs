@@ -91,9 +91,47 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, cl
     if words.iter().any(|word| word == "-h") {
         command = shorten_help(command, &|name| words.iter().any(|word| word == name));
     }
-    let mut matches = command.try_get_matches_from_mut(words)?;
+    let matches = command.try_get_matches_from_mut(words);
+    let mut matches = matches.map_err(|error| with_tip(&mut command, error))?;
     refuse_names(&mut command, &matches)?;
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// Names that other tools give to commands, and the commands here.
+const OTHER_NAMES: [(&str, &str); 14] = [
+    ("approve", "sinew approval approve ID"),
+    ("cancel", "sinew execution cancel ID"),
+    ("deploy", "sinew workflow deploy FILE"),
+    ("describe", "sinew execution describe ID"),
+    ("get", "sinew execution list, sinew workflow list, sinew agent list"),
+    ("init", "sinew new workflow NAME"),
+    ("lint", "sinew workflow validate FILE"),
+    ("list", "sinew execution list, sinew workflow list, sinew agent list"),
+    ("logs", "sinew execution logs ID"),
+    ("ps", "sinew execution list"),
+    ("retry", "sinew execution retry ID"),
+    ("start", "sinew run WORKFLOW --mesh"),
+    ("status", "sinew execution list, sinew doctor"),
+    ("validate", "sinew workflow validate FILE"),
+];
+
+/// Adds a tip to the error of an unknown command that other tools have.
+fn with_tip(command: &mut clap::Command, error: clap::Error) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return error };
+    let Some((_, commands)) = OTHER_NAMES.iter().find(|(name, _)| name == word) else { return error };
+    // Unknown subcommands of a group, such as `sinew artifact logs`, have the usage of the group.
+    let usage = command.render_usage();
+    let is_of_root =
+        matches!(error.get(ContextKind::Usage), Some(ContextValue::StyledStr(own)) if *own == usage);
+    if !is_of_root {
+        return error;
+    }
+    let mut with_tip = clap::Error::new(ErrorKind::InvalidSubcommand).with_cmd(command);
+    with_tip.insert(ContextKind::InvalidSubcommand, ContextValue::String(word.clone()));
+    with_tip.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![format!("use {commands}").into()]));
+    with_tip.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
+    with_tip
 }
 
 /// Commands whose output has no names that another command accepts.

@@ -90,11 +90,19 @@ async fn a_model_receives_the_reason_of_a_refused_call() {
     for (tool, call, reason) in [
         (plain(), json!({"order_id": 7, "amount": 1}), "/order_id"),
         (plain(), json!({"order_id": "A"}), "'amount' is a required property"),
-        (plain(), json!({"input_artifact": "big.json", "amount": 1}), "either 'input_artifact' or parameters"),
+        (
+            plain(),
+            json!({"input_artifact": "big.json", "amount": 1}),
+            "either 'input_artifact' or parameters",
+        ),
         (plain(), json!({"input_artifact": "none.json"}), "none.json"),
         (plain(), json!({"input_artifact": "note.txt"}), "is not JSON"),
         // The person who approves the call must know its content.
-        (json!({"workflow": "Order-flow", "effect": "once"}), json!({"input_artifact": "big.json"}), "big.json:v0"),
+        (
+            json!({"workflow": "Order-flow", "effect": "once"}),
+            json!({"input_artifact": "big.json"}),
+            "big.json:v0",
+        ),
         // A condition reads the parameters.
         (
             json!({"workflow": "Order-flow", "approve": {"when": "args['amount'] > 9"}}),

@@ -21,6 +21,8 @@ use crate::LowerOptions;
 pub const HTTP_AGENT: &str = "http";
 /// File in a plugin's folder, next to or instead of its executor.
 const DEFINITION_FILE: &str = "definition.json";
+/// File in a plugin's folder that the source project reads instead.
+const TYPESCRIPT_FILE: &str = "definition.ts";
 /// Default folder of plugins.
 const PLUGIN_FOLDER: &str = "nodes";
 /// Maximum depth of plugins below a folder.
@@ -322,19 +324,21 @@ pub(super) fn with_plugins(
     found: &mut Vec<Diagnostic>,
 ) -> NodeCatalogue {
     let mut all = built_in();
-    let mut report = |at: &Node, message: String| {
-        found.push(
-            Diagnostic::error(code::NODE_PLUGIN_CANNOT_BE_LOADED.as_str(), message)
-                .at(at.span)
-                .sub_code("PLUGIN"),
-        );
+    let code = code::NODE_PLUGIN_CANNOT_BE_LOADED.as_str();
+    let mut report = |at: &Node, finding: PluginFinding| {
+        let diagnostic = match finding {
+            PluginFinding::Wrong(message) => Diagnostic::error(code, message),
+            PluginFinding::Ignored(message) => Diagnostic::warning(code, message)
+                .hint(format!("write the members in {DEFINITION_FILE} as JSON")),
+        };
+        found.push(diagnostic.at(at.span).sub_code("PLUGIN"));
     };
     let Some(plugins) = root.get("plugins").filter(|plugins| !plugins.is_null()) else {
         // A file without a list has the plugins of the default folder, if it exists.
         if (options.list)(PLUGIN_FOLDER).is_ok() {
             let mut folders = PluginFolders::new(options);
             folders.add(PLUGIN_FOLDER);
-            folders.wrong.into_iter().for_each(|error| report(root, error));
+            folders.found.into_iter().for_each(|finding| report(root, finding));
             all.extend(folders.kinds);
         }
         return all;
@@ -344,48 +348,63 @@ pub(super) fn with_plugins(
         for folder in listed {
             match folder.as_str() {
                 Some(path) => folders.add(path.trim_end_matches('/')),
-                None => folders.wrong.push("the plugin cannot be loaded: not a path".to_owned()),
+                None => folders.add_wrong("the plugin cannot be loaded: not a path".to_owned()),
             }
-            folders.wrong.drain(..).for_each(|error| report(folder, error));
+            folders.found.drain(..).for_each(|finding| report(folder, finding));
         }
         all.extend(folders.kinds);
     } else if let Some(members) = plugins.as_object() {
         for member in members {
             match definition(&member.value.to_json(), &member.key) {
                 Ok(definition) => drop(all.insert(member.key.clone(), definition)),
-                Err(error) => report(&member.value, format!("plugin '{}': {error}", member.key)),
+                Err(error) => {
+                    let message = format!("plugin '{}': {error}", member.key);
+                    report(&member.value, PluginFinding::Wrong(message));
+                }
             }
         }
     } else {
-        report(
-            plugins,
-            format!("plugins must be an object or a list of folders, not {}", plugins.type_name()),
-        );
+        let kind = plugins.type_name();
+        let message = format!("plugins must be an object or a list of folders, not {kind}");
+        report(plugins, PluginFinding::Wrong(message));
     }
     all
+}
+
+/// Finding about plugins.
+enum PluginFinding {
+    /// A plugin cannot be loaded.
+    Wrong(String),
+    /// A file of a plugin has no effect.
+    Ignored(String),
 }
 
 /// Kinds of nodes found in folders.
 struct PluginFolders<'a> {
     options: &'a LowerOptions<'a>,
     kinds: NodeCatalogue,
-    wrong: Vec<String>,
+    found: Vec<PluginFinding>,
     /// Folders searched so far.
     seen: usize,
 }
 
 impl<'a> PluginFolders<'a> {
     fn new(options: &'a LowerOptions<'a>) -> Self {
-        Self { options, kinds: NodeCatalogue::new(), wrong: Vec::new(), seen: 0 }
+        Self { options, kinds: NodeCatalogue::new(), found: Vec::new(), seen: 0 }
+    }
+
+    fn add_wrong(&mut self, message: String) {
+        self.found.push(PluginFinding::Wrong(message));
     }
 
     /// Adds the kind of a folder, or the kinds of its subfolders.
     fn add(&mut self, path: &str) {
-        let before = self.kinds.len() + self.wrong.len();
+        let before = self.kinds.len() + self.found.len();
         self.scan(path, 0);
-        if self.kinds.len() + self.wrong.len() == before && path != PLUGIN_FOLDER {
-            self.wrong
-                .push(format!("the plugin cannot be loaded: no folder below {path} has a {DEFINITION_FILE}"));
+        if self.kinds.len() + self.found.len() == before && path != PLUGIN_FOLDER {
+            self.add_wrong(format!(
+                "the plugin cannot be loaded: no folder below {path} has a {DEFINITION_FILE}"
+            ));
         }
     }
 
@@ -395,7 +414,7 @@ impl<'a> PluginFolders<'a> {
             let most = format!("{MAX_FOLDERS} folders, {MAX_DEPTH} levels deep, are searched");
             // Reported once: further folders would only repeat it.
             if self.seen <= MAX_FOLDERS + 1 {
-                self.wrong.push(format!("the plugins below {path} cannot be loaded: at most {most}"));
+                self.add_wrong(format!("the plugins below {path} cannot be loaded: at most {most}"));
             }
             return;
         }
@@ -407,13 +426,20 @@ impl<'a> PluginFolders<'a> {
             // Without a listing, only the folder itself can be a plugin.
             Err(_) => vec![DEFINITION_FILE.to_owned()],
         };
-        if inside.iter().any(|name| name == DEFINITION_FILE || name == executor::EXECUTOR_FILE) {
+        let has = |wanted: &str| inside.iter().any(|name| name == wanted);
+        if has(TYPESCRIPT_FILE) && !has(DEFINITION_FILE) {
+            let message = format!(
+                "{path}/{TYPESCRIPT_FILE} is ignored: its parameters, sockets and look have no effect"
+            );
+            self.found.push(PluginFinding::Ignored(message));
+        }
+        if has(DEFINITION_FILE) || has(executor::EXECUTOR_FILE) {
             match load(path, &inside, self.options.read) {
                 Ok((name, _)) if self.kinds.contains_key(&name) => {
-                    self.wrong.push(format!("the plugin {path} duplicates the kind '{name}'"));
+                    self.add_wrong(format!("the plugin {path} duplicates the kind '{name}'"));
                 }
                 Ok((name, definition)) => drop(self.kinds.insert(name, definition)),
-                Err(error) => self.wrong.push(format!("the plugin {path} cannot be loaded: {error}")),
+                Err(error) => self.add_wrong(format!("the plugin {path} cannot be loaded: {error}")),
             }
             return;
         }

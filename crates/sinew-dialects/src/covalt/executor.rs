@@ -80,6 +80,12 @@ pub(super) fn node_type(code: &str) -> Option<String> {
 #[expect(clippy::disallowed_methods, reason = "for files that are checked, not for the engine's decisions")]
 pub(super) fn check(code: &str, mode: NodeMode) -> Result<(), String> {
     let (executes, builds) = functions(code);
+    if let Some(line) = code.lines().position(|line| is_yield(line.trim_start())) {
+        return Err(format!(
+            "executor.py line {}: `yield` is not supported; return an ExecutionResult with its `events`",
+            line + 1
+        ));
+    }
     let needed = [
         ("execute", executes, mode != NodeMode::Structural),
         ("build", builds, mode == NodeMode::Structural),
@@ -93,6 +99,14 @@ pub(super) fn check(code: &str, mode: NodeMode) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Returns whether a statement yields a value or assigns a yielded one.
+fn is_yield(statement: &str) -> bool {
+    let value = statement.split_once(" = ").map_or(statement, |(_, value)| value);
+    value
+        .strip_prefix("yield")
+        .is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
 /// Returns the source of the function that calls one function of an executor.

@@ -464,6 +464,8 @@ fn plugins_are_found_where_they_are_dropped() {
         "nodes/soft_whisper/definition.json" => Ok(b"{}".to_vec()),
         "twice/a/definition.json" | "twice/b/definition.json" => Ok(br#"{"type": "same"}"#.to_vec()),
         "broken/a/definition.json" => Ok(b"{".to_vec()),
+        "typed/executor.py" => Ok(b"def execute(data, inputs, context):\n return 1\n".to_vec()),
+        "streams/executor.py" => Ok(b"async def execute(data, inputs, context):\n    yield 1\n".to_vec()),
         other => Err(format!("{other} is not there")),
     };
     let list = |path: &str| {
@@ -473,6 +475,8 @@ fn plugins_are_found_where_they_are_dropped() {
             "nodes/tools/shout" | "nodes/soft_whisper" | "broken/a" | "twice/a" | "twice/b" => {
                 &["definition.json", "shout.agent.yaml", "deeper/"]
             }
+            "typed" => &["definition.ts", "executor.py"],
+            "streams" => &["executor.py"],
             "twice" => &["b/", "a/"],
             "broken" => &["a/"],
             "empty" => &["README.md"],
@@ -498,7 +502,11 @@ fn plugins_are_found_where_they_are_dropped() {
     let unlisted = lowered(json!([]), "shout").unwrap().warnings;
     let codes: Vec<_> = unlisted.items.iter().filter_map(|item| item.sub_code.as_deref()).collect();
     assert_eq!(codes, ["UNKNOWN_NODE_TYPE"], "an empty list means none");
+    let ignored = lowered(json!(["typed"]), "typed").unwrap().warnings;
+    let said: Vec<_> = ignored.items.iter().map(|item| item.message.as_str()).collect();
+    assert_eq!(said, ["typed/definition.ts is ignored: its parameters, sockets and look have no effect"]);
     for (plugins, wrong) in [
+        ("streams", "executor.py line 2: `yield` is not supported"),
         ("twice", "the plugin twice/b duplicates the kind 'same'"),
         ("broken", "the plugin broken/a cannot be loaded: EOF"),
         ("empty", "the plugin cannot be loaded: no folder below empty has a definition.json"),

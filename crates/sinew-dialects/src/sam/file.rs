@@ -65,6 +65,41 @@ pub(super) fn declared_variables(document: &Document) -> Option<Vec<&Node>> {
     })
 }
 
+/// Returns the values of an application file that belong to other components: brokers, gateways,
+/// models and tools of agents.
+pub(super) fn unread_parts(document: &Document) -> Vec<&Node> {
+    fn without<'d>(node: &'d Node, read: &[&str]) -> impl Iterator<Item = &'d Node> {
+        let members = node.as_object().unwrap_or_default().iter();
+        members.filter(|member| !read.contains(&member.key.as_str())).map(|member| &member.value)
+    }
+    let root = &document.root;
+    let Some(apps) = root.get("apps").and_then(Node::as_array) else { return Vec::new() };
+    let mut unread: Vec<&Node> = without(root, &["apps", "env"]).collect();
+    for app in apps {
+        unread.extend(without(app, &["name", "app_config"]));
+        match app.get("app_config") {
+            Some(config) if config.get("workflow").is_some() => {
+                unread.extend(without(config, WORKFLOW_CONFIG));
+            }
+            Some(config) => unread.extend(without(config, &["name", "agent_name"])),
+            None => {}
+        }
+    }
+    unread
+}
+
+/// Members of a workflow's `app_config` that are read.
+const WORKFLOW_CONFIG: &[&str] = &[
+    "workflow",
+    "name",
+    "agent_name",
+    "display_name",
+    "default_node_timeout_seconds",
+    "max_workflow_execution_time_seconds",
+    "node_cancellation_timeout_seconds",
+    "default_max_map_items",
+];
+
 /// Keys of nodes that exist in no other dialect.
 const OWN_KEYS: [&str; 6] =
     ["agent_name", "depends_on", "workflow_name", "wait_for", "withItems", "withParam"];

@@ -70,6 +70,10 @@ impl Dialect for Sam {
         file::declared_variables(document)
     }
 
+    fn unread_parts<'d>(&self, document: &'d Document) -> Vec<&'d Node> {
+        file::unread_parts(document)
+    }
+
     fn lower(&self, document: Document, options: &LowerOptions<'_>) -> Result<Vec<Lowered>, Diagnostics> {
         let mut found = Vec::new();
         let content = file::read(&document, options.default_name, &mut found);

@@ -17,7 +17,7 @@ use sinew_protocol::artifact::sha256;
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::{ExecutionId, Fault, code};
 
-use super::label_names::{AGENT_NAMES, WORKFLOW_NAMES};
+use super::label_names::{AGENT_NAMES, NODE_TYPES, WORKFLOW_NAMES};
 
 /// Maximum plausible number of tokens in one report of an agent.
 const MOST_TOKENS: u64 = 100_000_000;
@@ -219,7 +219,8 @@ fn activation(
     let ended = one.ended_at.unwrap_or(now).max(began);
     let node = ctx.graph.plan().node(one.node);
     let kind = word(&node.op);
-    metrics::histogram!("sinew_activation_seconds", "kind" => kind, "outcome" => outcome)
+    let node_type = NODE_TYPES.count(&node.kind).0;
+    metrics::histogram!("sinew_activation_seconds", "kind" => kind, "type" => node_type, "outcome" => outcome)
         .record(seconds(began, ended));
     if !collects_spans() {
         return;

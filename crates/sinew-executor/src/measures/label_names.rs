@@ -19,6 +19,8 @@ pub(crate) struct LabelNames(Mutex<HashMap<String, bool>>);
 pub(crate) static WORKFLOW_NAMES: LazyLock<LabelNames> = LazyLock::new(LabelNames::default);
 /// Names of agents.
 pub(crate) static AGENT_NAMES: LazyLock<LabelNames> = LazyLock::new(LabelNames::default);
+/// Types of nodes.
+pub(crate) static NODE_TYPES: LazyLock<LabelNames> = LazyLock::new(LabelNames::default);
 
 impl LabelNames {
     /// Returns the name if it is a known label; else `other`.

@@ -18,6 +18,7 @@ use sinew_operations::deployed_workflows::{WorkflowRemoval, describe_deployed, v
 use sinew_operations::deployment::{deploy as deploy_file, find_deployed};
 use sinew_operations::failure::Failure;
 use sinew_operations::limited_deployment::{KeyNames, deploy_with_key};
+use sinew_operations::node_types::{CatalogueDialect, node_types};
 use sinew_operations::posted_file::{check_posted_file, posted_document, posted_workflow};
 use sinew_operations::workflow_search::{SearchedFile, validation_report};
 use sinew_operations::workflow_sockets::sockets_of;
@@ -82,6 +83,9 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .role(AccessRole::Admin)
             .query::<DeleteQuery>()
             .returns::<RemovedWorkflow<'_>>(),
+        get("/node-types", "ListNodeTypes", "Describe the node types of a dialect", list_node_types)
+            .query::<NodeTypesQuery>()
+            .returns::<Vec<Map<String, Value>>>(),
         post(
             "/conversions",
             "TryConversion",
@@ -91,6 +95,22 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         .json::<ConversionBody>()
         .returns::<Map<String, Value>>(),
     ]
+}
+
+/// Query of node types.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NodeTypesQuery {
+    /// Dialect of the types.
+    #[serde(default)]
+    dialect: CatalogueDialect,
+    /// A type, or in agentteam also `TYPE.SUBTYPE`. All types by default.
+    r#type: Option<String>,
+}
+
+async fn list_node_types(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: NodeTypesQuery = call.query()?;
+    answer(&node_types(query.dialect, query.r#type.as_deref())?)
 }
 
 /// Query of a list of workflows or agents.

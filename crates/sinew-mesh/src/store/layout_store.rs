@@ -10,9 +10,9 @@ use async_nats::jetstream::stream::DirectGetErrorKind;
 use async_nats::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use sinew_protocol::{ResultKey, Vocabulary};
 use sinew_protocol::env::RESULT_KEY;
 use sinew_protocol::stream::{FLEET, bucket, fleet_key};
+use sinew_protocol::{ResultKey, Vocabulary};
 
 use crate::error::MeshError;
 use crate::layout::{Layout, MOST_SHARDS};

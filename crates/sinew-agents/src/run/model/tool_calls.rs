@@ -94,7 +94,8 @@ impl ToolTable {
                         if *takes_text { json!({"text": arguments["text"]}) } else { arguments.clone() };
                     return ask(agent, input, None).await;
                 }
-                ToolAction::Workflow(tool) => match workflow_input(tool, &arguments, task.artifacts.as_ref()) {
+                ToolAction::Workflow(tool) => match workflow_input(tool, &arguments, task.artifacts.as_ref())
+                {
                     Ok((input, artifact)) => return ask(&tool.workflow, input, Some(artifact)).await,
                     Err(reason) => Err(reason),
                 },
@@ -156,7 +157,8 @@ fn workflow_input(
         ToolInput::Artifact(named) => {
             let (name, version) = split_version(&named);
             let bytes = artifacts.get(name, version).map_err(|error| error.to_string())?;
-            let input = read_unique(&bytes).map_err(|error| format!("the artifact '{named}' is not JSON: {error}"))?;
+            let input = read_unique(&bytes)
+                .map_err(|error| format!("the artifact '{named}' is not JSON: {error}"))?;
             let name = ArtifactName::parse(name).map_err(|error| error.to_string())?;
             Ok((input, ArtifactRef { name, version }))
         }

@@ -4,11 +4,10 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use serde_json::Value;
-use sinew_dialects::{agentteam, covalt};
+use sinew_dialects::agentteam;
 use sinew_documents::words;
-use sinew_operations::failure::{Failure, FailureKind};
-use sinew_protocol::code;
-use sinew_source::did_you_mean;
+use sinew_operations::failure::Failure;
+use sinew_operations::node_types::{CatalogueDialect, node_types};
 
 use crate::exit::Exit;
 use crate::output::{Format, Output};
@@ -46,76 +45,38 @@ pub(crate) struct NodesArgs {
 
 /// Runs the command.
 pub(super) fn nodes(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> {
-    if args.dialect == "covalt" {
-        return canvas_kinds(args, output);
-    }
-    let wanted = args.wanted.as_deref().map(str::to_uppercase);
-    let fits = |name: &str| match wanted.as_deref() {
-        None => true,
-        Some(wanted) => {
-            name.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        }
+    let is_covalt = args.dialect == "covalt";
+    let dialect = if is_covalt { CatalogueDialect::Covalt } else { CatalogueDialect::Agentteam };
+    let mut types = node_types(dialect, args.wanted.as_deref())?;
+    let name = |one: &Value| match one["subtype"].as_str() {
+        Some(subtype) => format!("{}.{subtype}", text(one, "type")),
+        None => text(one, "type").to_owned(),
     };
-    let names: Vec<&str> = agentteam::specs().filter(|name| fits(name)).collect();
-    if names.is_empty() {
-        return Err(unknown(wanted.as_deref().unwrap_or_default()));
-    }
     if args.typescript {
-        output.text(&agentteam::typescript_of(&fits));
+        if is_covalt {
+            return Err(Failure::usage(
+                "--typescript is only for agentteam: covalt nodes exchange JSON without types",
+            ));
+        }
+        let names: Vec<String> = types.iter().map(name).collect();
+        output.text(&agentteam::typescript_of(&|wanted| names.iter().any(|name| name == wanted)));
         return Ok(Exit::Ok);
     }
     if output.format == Format::Name {
-        for name in &names {
-            output.line(name);
-        }
+        types.iter().for_each(|one| output.line(&name(one)));
         return Ok(Exit::Ok);
     }
-    let mut types: Vec<Value> = names.iter().filter_map(|name| agentteam::describe(name)).collect();
-    let one = wanted.is_some_and(|wanted| wanted.contains('.'));
+    let is_one = args.wanted.as_ref().is_some_and(|wanted| is_covalt || wanted.contains('.'));
     match types.pop() {
-        Some(only) if one => output.value(&only, detail),
+        Some(only) if is_one => output.value(&only, if is_covalt { canvas_detail } else { detail }),
         Some(last) => {
             types.push(last);
-            output.value(&types, |types| table(types));
+            output.value(
+                &types,
+                |types: &Vec<Value>| if is_covalt { canvas_table(types) } else { table(types) },
+            );
         }
         None => {}
-    }
-    Ok(Exit::Ok)
-}
-
-/// The kinds of nodes of covalt's catalogue.
-fn canvas_kinds(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> {
-    if args.typescript {
-        return Err(Failure::usage(
-            "--typescript is only for agentteam: covalt nodes exchange JSON without types",
-        ));
-    }
-    let names = covalt::node_kinds();
-    let Some(wanted) = args.wanted.as_deref().map(|wanted| wanted.to_lowercase().replace('_', "-")) else {
-        if output.format == Format::Name {
-            for name in &names {
-                output.line(name);
-            }
-            return Ok(Exit::Ok);
-        }
-        let kinds: Vec<Value> = names.iter().filter_map(|name| covalt::describe_kind(name)).collect();
-        output.value(&kinds, |kinds| canvas_table(kinds));
-        return Ok(Exit::Ok);
-    };
-    let Some(kind) = covalt::describe_kind(&wanted) else {
-        let hint = match did_you_mean(&wanted, names.iter().map(String::as_str)) {
-            Some(near) => format!("did you mean '{near}'?"),
-            None => format!("the types are {}", names.join(", ")),
-        };
-        let text = format!("there is no node type '{wanted}'");
-        return Err(
-            Failure::new(FailureKind::NotFound, code::NODE_TYPE_WITHOUT_SPEC.as_str(), text).hint(hint)
-        );
-    };
-    if output.format == Format::Name {
-        output.line(&wanted);
-    } else {
-        output.value(&kind, canvas_detail);
     }
     Ok(Exit::Ok)
 }
@@ -158,22 +119,6 @@ fn canvas_detail(kind: &Value) -> String {
         let _ = writeln!(out, "\n{key}:\n{table}");
     }
     out
-}
-
-fn unknown(wanted: &str) -> Failure {
-    let known: Vec<&str> = agentteam::specs().collect();
-    let mut types: Vec<&str> = known.iter().filter_map(|name| Some(name.split_once('.')?.0)).collect();
-    types.dedup();
-    let hint = match did_you_mean(wanted, known.into_iter().chain(types.iter().copied())) {
-        Some(near) => format!("did you mean '{near}'?"),
-        None => format!("the types are {}", types.join(", ")),
-    };
-    Failure::new(
-        FailureKind::NotFound,
-        code::NODE_TYPE_WITHOUT_SPEC.as_str(),
-        format!("there is no node type '{wanted}'"),
-    )
-    .hint(hint)
 }
 
 fn text<'v>(value: &'v Value, key: &str) -> &'v str {
