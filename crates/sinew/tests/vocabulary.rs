@@ -16,13 +16,16 @@ const SLOW: &str = "name: slow\nworkflow:\n  description: d\n  \
 /// workflows say which. Agents of either vocabulary are understood.
 #[test]
 fn requests_are_written_in_the_vocabulary_that_was_asked_for() {
-    for (vocabulary, written, other) in [
-        ("spec", "workflow_node_request", "structured_invocation_request"),
-        ("sam", "structured_invocation_request", "workflow_node_request"),
+    let option = |vocabulary| ["serve", "executor", "--vocabulary", vocabulary];
+    for (arguments, vocabulary, written, other) in [
+        // The vocabulary of a new mesh.
+        (&["serve", "executor"][..], "spec", "workflow_node_request", "structured_invocation_request"),
+        (&option("spec"), "spec", "workflow_node_request", "structured_invocation_request"),
+        (&option("sam"), "sam", "structured_invocation_request", "workflow_node_request"),
     ] {
         let (world, first) = World::new();
         first.stop();
-        let _executor = world.serve(&["serve", "executor", "--vocabulary", vocabulary]);
+        let _executor = world.serve(arguments);
         world.write("flow/orders.yaml", FLOW);
         world.write("flow/slow.yaml", SLOW);
         world.write("cards/pricing.agent.yaml", PRICING);
