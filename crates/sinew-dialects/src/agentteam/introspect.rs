@@ -179,7 +179,7 @@ pub(super) fn schema() -> Value {
             "triggers": ids("Ids of the TRIGGER nodes where executions start. Default: all nodes without a predecessor."),
             "specs": {
                 "type": ["object", "array", "null"],
-                "description": "Specs of node types, by TYPE.SUBTYPE, in addition to the built-in ones."
+                "description": "Further specs of node types: an object by TYPE.SUBTYPE, or a list of files."
             },
             "agents": { "type": "object", "description": "Definitions of agents, by name." }
         }
