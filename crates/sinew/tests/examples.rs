@@ -56,6 +56,27 @@ fn examples_validate_and_pass_their_tests() {
     printed(&["test", "examples"]);
 }
 
+/// Files of the guides are fenced with their name: they validate and pass their tests.
+#[test]
+fn files_of_the_guides_validate_and_pass_their_tests() {
+    for dialect in printed(&["schema", "workflow", "-o", "name"]).lines() {
+        let guide = std::fs::read_to_string(root().join(format!("docs/guides/{dialect}.md"))).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut names = Vec::new();
+        for block in guide.split("\n```").skip(1).step_by(2) {
+            let (fence, content) = block.split_once('\n').unwrap();
+            if let Some((_, name)) = fence.split_once(' ') {
+                std::fs::write(folder.path().join(name), format!("{content}\n")).unwrap();
+                names.push(name.to_owned());
+            }
+        }
+        assert!(names.iter().any(|name| name.ends_with(".test.yaml")), "{dialect}: {names:?}");
+        let path = folder.path().to_str().unwrap();
+        printed(&["workflow", "validate", "--strict", "--dialect", dialect, path]);
+        printed(&["test", path]);
+    }
+}
+
 /// Commands of a document that stand behind `$ sinew`, each with the lines below it.
 fn typed_commands(document: &str) -> Vec<(Vec<String>, String)> {
     let mut found: Vec<(Vec<String>, String)> = Vec::new();
