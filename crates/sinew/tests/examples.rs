@@ -71,9 +71,12 @@ fn files_of_the_guides_validate_and_pass_their_tests() {
             }
         }
         assert!(names.iter().any(|name| name.ends_with(".test.yaml")), "{dialect}: {names:?}");
-        let path = folder.path().to_str().unwrap();
-        printed(&["workflow", "validate", "--strict", "--dialect", dialect, path]);
-        printed(&["test", path]);
+        for args in [&["workflow", "validate", "--strict", "--dialect", dialect, "."][..], &["test", "."]] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+            let output = command.args(args).current_dir(folder.path()).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{dialect}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        }
     }
 }
 
