@@ -46,7 +46,7 @@ const SCHEMARS_VERSION: &str = "1";
 const WORKFLOW_EXAMPLES: &str = "Examples:
   sinew new workflow hello
   sinew new workflow audit --dir flows
-  sinew new workflow greet --dialect agentflow   # sinew new agent greeter; sinew run greet.json -p text=Ada
+  sinew new workflow greet --dialect agentflow   # run it with -p text=Ada
   sinew new workflow triage --dialect sweny      # run it with --default-agent work=AGENT";
 
 const AGENT_EXAMPLES: &str = "Examples:
