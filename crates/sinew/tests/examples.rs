@@ -50,6 +50,30 @@ fn schemas_for_editors_are_current() {
     }
 }
 
+/// Editors explain every property of workflow files.
+#[test]
+fn schemas_of_workflows_describe_every_property() {
+    for dialect in printed(&["schema", "workflow", "-o", "name"]).lines() {
+        let missing = undescribed(&answer(&["schema", "workflow", "--dialect", dialect]));
+        assert!(missing.is_empty(), "{dialect}: {missing:?}");
+    }
+}
+
+/// Returns the properties without a description, at any depth of a schema.
+fn undescribed(schema: &Value) -> Vec<String> {
+    let mut missing = Vec::new();
+    for (key, value) in schema.as_object().into_iter().flatten() {
+        if key == "properties" {
+            let properties = value.as_object().into_iter().flatten();
+            let bare = properties.filter(|(_, property)| property["description"].is_null());
+            missing.extend(bare.map(|(name, _)| name.clone()));
+        }
+        missing.extend(undescribed(value));
+    }
+    missing.extend(schema.as_array().into_iter().flatten().flat_map(undescribed));
+    missing
+}
+
 #[test]
 fn examples_validate_and_pass_their_tests() {
     printed(&["workflow", "validate", "--strict", "examples"]);

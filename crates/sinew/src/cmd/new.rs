@@ -44,10 +44,10 @@ const SDK_FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sinew-agent");
 const SCHEMARS_VERSION: &str = "1";
 
 const WORKFLOW_EXAMPLES: &str = "Examples:
-  sinew new workflow hello
+  sinew new workflow hello && sinew new agent greeter   # a workflow and the agent that it calls
   sinew new workflow audit --dir flows
-  sinew new workflow greet --dialect agentflow   # run it with -p text=Ada
-  sinew new workflow triage --dialect sweny      # run it with --default-agent work=AGENT";
+  sinew new workflow greet --dialect agentflow          # run it with -p text=Ada
+  sinew new workflow triage --dialect sweny             # run it with --default-agent work=AGENT";
 
 const AGENT_EXAMPLES: &str = "Examples:
   sinew new agent greeter
