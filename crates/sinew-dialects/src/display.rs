@@ -35,14 +35,15 @@ pub(crate) fn document<'n>(nodes: impl Iterator<Item = &'n PlanNode>) -> Option<
 
 /// Returns the JSON Schema of `display`, for editors.
 pub(crate) fn schema() -> Value {
-    let names = json!({ "type": "array", "items": { "type": "string" } });
+    let names = |about: &str| json!({ "type": "array", "description": about, "items": { "type": "string" } });
     json!({
         "description": "How the workflow is displayed. Graphs draw quiet nodes small; lists and \
             timelines fold them.",
         "type": "object",
         "properties": { QUIET: {
             "type": "object",
-            "properties": { NODES: names, KINDS: names },
+            "description": "Nodes that are drawn small and folded in lists.",
+            "properties": { NODES: names("Ids of quiet nodes."), KINDS: names("Types of quiet nodes.") },
             "additionalProperties": false
         } },
         "additionalProperties": false

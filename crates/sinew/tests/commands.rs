@@ -187,6 +187,31 @@ fn what_new_makes_works_and_is_never_overwritten() {
 }
 
 #[test]
+fn new_workflows_of_all_dialects_validate_and_run() {
+    for (dialect, file, input, greeting) in [
+        ("sam", "hello.yaml", "name=Ada", "/text"),
+        ("agentflow", "hello.json", "text=Ada", "/greet"),
+        ("agentteam", "hello.json", "name=Ada", "/content"),
+        ("covalt", "hello.json", "text=Ada", "/response"),
+        ("sweny", "hello.yaml", "name=Ada", "/results/greet/data/text"),
+    ] {
+        let here = tempfile::tempdir().unwrap();
+        let here = here.path();
+        ok(here, &["new", "workflow", "hello", "--dialect", dialect]);
+        ok(here, &["new", "agent", "greeter"]);
+        ok(here, &["workflow", "validate", file, "--strict"]);
+        let output = ok(here, &["run", file, "-q", "-p", input, "--default-agent", "work=greeter"]);
+        let output: Value = serde_json::from_str(&output).unwrap();
+        assert_eq!(output.pointer(greeting), Some(&Value::from("Hello, Ada!")), "{dialect}: {output}");
+        // The file names its schema, which is the one of its dialect.
+        let content = std::fs::read_to_string(here.join(file)).unwrap();
+        let schema = content.split([' ', '=', '"', '\n']).find(|word| word.starts_with(".sinew/schema/"));
+        let schema = std::fs::read_to_string(here.join(schema.expect("a schema for editors"))).unwrap();
+        assert_eq!(schema, ok(here, &["schema", "workflow", "--dialect", dialect]), "{dialect}");
+    }
+}
+
+#[test]
 fn an_execution_is_laid_over_the_drawing() {
     let here = tempfile::tempdir().unwrap();
     let here = here.path();

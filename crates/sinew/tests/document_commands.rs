@@ -23,7 +23,7 @@ const OFFLINE: [&str; 8] = [
 ];
 
 /// Documents whose commands other tests run, or nothing can: a reason each.
-const ELSEWHERE: [(&str, &str); 17] = [
+const ELSEWHERE: [(&str, &str); 18] = [
     ("README.md", "transcripts::readme types it"),
     ("AGENTS.md", "commands of the build"),
     ("crates/sinew-chaos/README.md", "commands of the build"),
@@ -36,6 +36,7 @@ const ELSEWHERE: [(&str, &str); 17] = [
     ("docs/mcp.md", "gateways_answer_as_their_pages_show"),
     ("docs/releasing.md", "a release build takes a quarter of an hour"),
     ("docs/testing.md", "commands of the build"),
+    ("docs/write-a-workflow.md", "a_first_workflow_is_created_run_and_tested"),
     ("tests/journeys/README.md", "commands of the build"),
     ("examples/dependency-review/README.md", "transcripts::readme types the same command"),
     ("examples/local-model/README.md", "local_model types it where the model is"),
@@ -200,6 +201,17 @@ fn commands_of_documents_print_what_is_shown() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
     assert!(count > 30 && edits.next().is_none(), "{count} commands were run");
+}
+
+/// The guide to workflows starts in an empty folder.
+#[test]
+fn a_first_workflow_is_created_run_and_tested() {
+    let world = World::at(String::new());
+    let blocks = blocks("docs/write-a-workflow.md");
+    let count: usize = blocks.iter().map(|block| block.commands.len()).sum();
+    let wrong: Vec<String> = blocks.iter().flat_map(|block| run(&world, block)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(count > 12, "{count} commands were run");
 }
 
 /// The file after an edit of the text; the first edit is a typo within one node.

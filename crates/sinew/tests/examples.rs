@@ -50,10 +50,58 @@ fn schemas_for_editors_are_current() {
     }
 }
 
+/// Editors explain every property of workflow files.
+#[test]
+fn schemas_of_workflows_describe_every_property() {
+    for dialect in printed(&["schema", "workflow", "-o", "name"]).lines() {
+        let missing = undescribed(&answer(&["schema", "workflow", "--dialect", dialect]));
+        assert!(missing.is_empty(), "{dialect}: {missing:?}");
+    }
+}
+
+/// Returns the properties without a description, at any depth of a schema.
+fn undescribed(schema: &Value) -> Vec<String> {
+    let mut missing = Vec::new();
+    for (key, value) in schema.as_object().into_iter().flatten() {
+        if key == "properties" {
+            let properties = value.as_object().into_iter().flatten();
+            let bare = properties.filter(|(_, property)| property["description"].is_null());
+            missing.extend(bare.map(|(name, _)| name.clone()));
+        }
+        missing.extend(undescribed(value));
+    }
+    missing.extend(schema.as_array().into_iter().flatten().flat_map(undescribed));
+    missing
+}
+
 #[test]
 fn examples_validate_and_pass_their_tests() {
     printed(&["workflow", "validate", "--strict", "examples"]);
     printed(&["test", "examples"]);
+}
+
+/// Files of the guides are fenced with their name: they validate and pass their tests.
+#[test]
+fn files_of_the_guides_validate_and_pass_their_tests() {
+    for dialect in printed(&["schema", "workflow", "-o", "name"]).lines() {
+        let guide = std::fs::read_to_string(root().join(format!("docs/guides/{dialect}.md"))).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut names = Vec::new();
+        for block in guide.split("\n```").skip(1).step_by(2) {
+            let (fence, content) = block.split_once('\n').unwrap();
+            if let Some((_, name)) = fence.split_once(' ') {
+                std::fs::write(folder.path().join(name), format!("{content}\n")).unwrap();
+                names.push(name.to_owned());
+            }
+        }
+        assert!(names.iter().any(|name| name.ends_with(".test.yaml")), "{dialect}: {names:?}");
+        for args in [&["workflow", "validate", "--strict", "--dialect", dialect, "."][..], &["test", "."]] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+            let output = command.args(args).current_dir(folder.path()).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{dialect}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
 }
 
 /// Commands of a document that stand behind `$ sinew`, each with the lines below it.

@@ -72,11 +72,8 @@ impl Dialect for AgentFlow {
 /// Returns the JSON Schema of the files. Unknown fields are allowed, because the editor stores its
 /// own.
 fn schema() -> Value {
-    let text = json!({ "type": "string" });
-    let condition = json!({
-        "type": "object",
-        "properties": { "operator": { "enum": ["equal", "contains"] }, "value": text }
-    });
+    let text = |about: &str| json!({ "type": "string", "description": about });
+    let place = |about: &str| json!({ "type": "number", "description": about });
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "AgentFlow graph",
@@ -85,54 +82,91 @@ fn schema() -> Value {
         "properties": {
             "nodes": {
                 "type": "array",
+                "description": "Nodes of the graph. Exactly one has the type start.",
                 "items": {
                     "type": "object",
                     "required": ["id", "type"],
                     "properties": {
-                        "id": { "type": "string", "minLength": 1 },
-                        "type": { "type": "string", "examples": ["start", "agent", "if", "approval"] },
-                        "x": { "type": "number" },
-                        "y": { "type": "number" },
-                        "data": {
-                            "type": "object",
-                            "properties": {
-                                "initialInput": true,
-                                "agentName": text,
-                                "systemPrompt": text,
-                                "userPrompt": text,
-                                "model": text,
-                                "reasoningEffort": text,
-                                "tools": {
-                                    "type": "object",
-                                    "properties": {
-                                        "web_search": { "type": "boolean" },
-                                        "subagents": { "type": "boolean" }
-                                    }
-                                },
-                                "conditions": { "type": "array", "items": condition },
-                                "condition": { "anyOf": [text, condition] },
-                                "prompt": text
-                            }
-                        }
+                        "id": { "type": "string", "minLength": 1, "description": "Unique id of the node." },
+                        "type": {
+                            "type": "string",
+                            "description": "Type of the node.",
+                            "examples": ["start", "agent", "if", "approval"]
+                        },
+                        "x": place("Horizontal position on the canvas."),
+                        "y": place("Vertical position on the canvas."),
+                        "data": data_schema()
                     }
                 }
             },
             "display": display::schema(),
             "connections": {
                 "type": "array",
+                "description": "Connections between nodes.",
                 "items": {
                     "type": "object",
                     "required": ["source", "target"],
                     "properties": {
-                        "source": text,
-                        "target": text,
-                        "sourceHandle": { "type": "string", "examples": [
-                            "output", "condition-0", "false", "approve", "reject", "subagent"
-                        ] },
-                        "targetHandle": text
+                        "source": text("Id of the node where the connection starts."),
+                        "target": text("Id of the node where the connection ends."),
+                        "sourceHandle": {
+                            "type": "string",
+                            "description": "Output of the source. A connection from subagent makes the target a sub-agent. Default: output.",
+                            "examples": ["output", "condition-0", "false", "approve", "reject", "subagent"]
+                        },
+                        "targetHandle": text("Input of the target. Default: input.")
                     }
                 }
             }
+        }
+    })
+}
+
+/// Returns the JSON Schema of the settings of a node.
+fn data_schema() -> Value {
+    let text = |about: &str| json!({ "type": "string", "description": about });
+    let flag = |about: &str| json!({ "type": "boolean", "description": about });
+    let condition = json!({
+        "type": "object",
+        "properties": {
+            "operator": { "enum": ["equal", "contains"], "description": "Comparison without regard to case. Default: equal." },
+            "value": text("Expected text. An empty text matches nothing.")
+        }
+    });
+    json!({
+        "type": "object",
+        "description": "Settings of the node.",
+        "properties": {
+            "initialInput": {
+                "description": "Start: input of executions that are started without one. Default: an empty text."
+            },
+            "agentName": text("Agent: name of the agent that is called. Default: agent."),
+            "systemPrompt": text("Agent: instruction. Default: You are a helpful assistant."),
+            "userPrompt": text(
+                "Agent: text for the agent, in which {{PREVIOUS_OUTPUT}} is the preceding output. \
+                 Default: the preceding output."
+            ),
+            "model": text("Agent: requested model. Default: gpt-5."),
+            "reasoningEffort": text("Agent: requested effort. Default: low."),
+            "tools": {
+                "type": "object",
+                "description": "Agent: tools that the agent may use.",
+                "properties": {
+                    "web_search": flag("Whether the agent may search the web. Default: false."),
+                    "subagents": flag("Whether the agent may call its sub-agents. Default: false.")
+                }
+            },
+            "conditions": {
+                "type": "array",
+                "description": "If: conditions on the preceding output. The first match selects the handle condition-N, \
+                    counted from 0; without a match the handle false is selected.",
+                "items": condition
+            },
+            "condition": {
+                "description": "If: older form of a single condition. A text means contains.",
+                "anyOf": [{ "type": "string" }, condition]
+            },
+            "prompt": text("Approval: question to the person.")
         }
     })
 }

@@ -123,9 +123,9 @@ fn object(members: &Map<String, Value>) -> Value {
 /// Returns the JSON Schema of the files. Unknown fields are allowed, because editors store their
 /// own.
 pub(super) fn schema() -> Value {
-    let text = json!({ "type": "string" });
-    let ids = json!({ "type": ["array", "null"], "items": text });
-    let object = json!({ "type": ["object", "null"] });
+    let text = |about: &str| json!({ "type": "string", "description": about });
+    let ids = |about: &str| json!({ "type": ["array", "null"], "description": about, "items": { "type": "string" } });
+    let object = |about: &str| json!({ "type": ["object", "null"], "description": about });
     let types =
         ["TRIGGER", "AI_AGENT", "EXTERNAL_ACTION", "ACTION", "FLOW", "HUMAN_IN_THE_LOOP", "TOOL", "MEMORY"];
     json!({
@@ -134,49 +134,82 @@ pub(super) fn schema() -> Value {
         "type": "object",
         "required": ["nodes"],
         "properties": {
-            "metadata": {
-                "type": "object",
-                "properties": { "name": text, "description": text, "message_format": { "enum": ["legacy", "standard"] },
-                    "display": crate::display::schema(),
-                    "conversion_argument": { "enum": ["payload", "wrapper"], "default": "payload" },
-                    "schema_checks": { "enum": ["warn", "fail", "off"], "default": "warn" }
-                }
-            },
+            "metadata": metadata_schema(),
             "nodes": {
                 "type": "array",
+                "description": "Nodes of the workflow.",
                 "items": {
                     "type": "object",
                     "required": ["id", "type", "subtype"],
                     "properties": {
-                        "id": { "type": "string", "minLength": 1 },
-                        "name": text,
-                        "description": text,
-                        "type": { "type": "string", "examples": types },
-                        "subtype": text,
-                        "configurations": object,
-                        "input_params": object,
-                        "output_params": object,
-                        "attached_nodes": ids
+                        "id": { "type": "string", "minLength": 1, "description": "Unique id of the node." },
+                        "name": text("Name of the node in messages. Default: the id."),
+                        "description": text("Purpose of the node."),
+                        "type": { "type": "string", "description": "Type of the node.", "examples": types },
+                        "subtype": text("Variant of the type, such as MANUAL or IF. Type and subtype select the spec."),
+                        "configurations": object("Settings of the node, according to its spec."),
+                        "input_params": object("Inputs that no connection has to provide."),
+                        "output_params": object("Outputs as the editor stores them. Ignored: the spec declares the outputs."),
+                        "attached_nodes": ids("Ids of the TOOL and MEMORY nodes that the agent of this node uses.")
                     }
                 }
             },
             "connections": {
                 "type": ["array", "null"],
+                "description": "Connections, which carry values between nodes.",
                 "items": {
                     "type": "object",
                     "required": ["from_node", "to_node"],
                     "properties": {
-                        "id": text,
-                        "from_node": text,
-                        "to_node": text,
-                        "output_key": { "type": ["string", "null"], "default": "result" },
-                        "conversion_function": { "type": ["string", "null"] }
+                        "id": text("Unique id of the connection."),
+                        "from_node": text("Id of the node that provides the value."),
+                        "to_node": text("Id of the node that receives the value."),
+                        "output_key": {
+                            "type": ["string", "null"],
+                            "description": "Port of the source. Default: result.",
+                            "default": "result"
+                        },
+                        "conversion_function": {
+                            "type": ["string", "null"],
+                            "description": "Python function that converts the value. Default: the value is passed unchanged."
+                        }
                     }
                 }
             },
-            "triggers": ids,
-            "specs": { "type": ["object", "array", "null"] },
-            "agents": { "type": "object" }
+            "triggers": ids("Ids of the TRIGGER nodes where executions start. Default: all nodes without a predecessor."),
+            "specs": {
+                "type": ["object", "array", "null"],
+                "description": "Further specs of node types: an object by TYPE.SUBTYPE, or a list of files."
+            },
+            "agents": { "type": "object", "description": "Definitions of agents, by name." }
+        }
+    })
+}
+
+/// Returns the JSON Schema of the name and the settings of a workflow.
+fn metadata_schema() -> Value {
+    let text = |about: &str| json!({ "type": "string", "description": about });
+    json!({
+        "type": "object",
+        "description": "Name and settings of the workflow.",
+        "properties": {
+            "name": text("Name by which the workflow is called. Default: the name of the file."),
+            "description": text("Purpose of the workflow."),
+            "message_format": {
+                "enum": ["legacy", "standard"],
+                "description": "Form of the outputs: payloads (legacy) or standard messages. Default: legacy."
+            },
+            "display": crate::display::schema(),
+            "conversion_argument": {
+                "enum": ["payload", "wrapper"],
+                "description": "Argument of conversion functions: the payload, or the payload within data.result. Default: payload.",
+                "default": "payload"
+            },
+            "schema_checks": {
+                "enum": ["warn", "fail", "off"],
+                "description": "Handling of inputs and outputs that violate the spec of a node. Default: warn.",
+                "default": "warn"
+            }
         }
     })
 }

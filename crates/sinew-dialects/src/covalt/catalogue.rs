@@ -498,7 +498,8 @@ fn definition(value: &Value, name: &str) -> Result<NodeDefinition, String> {
 /// Returns the JSON Schema of the files. Unknown fields are allowed, because the editor stores its
 /// own.
 pub(super) fn schema() -> Value {
-    let text = json!({ "type": "string" });
+    let text = |about: &str| json!({ "type": "string", "description": about });
+    let handle = |about: &str, default: &str| json!({ "type": ["string", "null"], "description": about, "default": default });
     let kinds: Vec<String> = built_in().into_keys().collect();
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -508,36 +509,54 @@ pub(super) fn schema() -> Value {
         "properties": {
             "nodes": {
                 "type": "array",
+                "description": "Nodes of the graph.",
                 "items": {
                     "type": "object",
                     "required": ["id", "type"],
                     "properties": {
-                        "id": { "type": "string", "minLength": 1 },
-                        "type": { "type": "string", "examples": kinds },
+                        "id": { "type": "string", "minLength": 1, "description": "Unique id of the node." },
+                        "type": {
+                            "type": "string",
+                            "description": "Type of the node: a built-in one or that of a plugin.",
+                            "examples": kinds
+                        },
                         "data": {
                             "type": "object",
-                            "properties": { "_label": text, "label": text, "on_error": { "enum": ["stop", "continue"] } }
+                            "description": "Parameters of the node, according to its type.",
+                            "properties": {
+                                "_label": text("Name by which expressions refer to the node. Default: label, else the id."),
+                                "label": text("Name of the node if _label is missing."),
+                                "on_error": {
+                                    "enum": ["stop", "continue"],
+                                    "description": "Handling of a failure: end the execution, or pass {\"error\": …} on. Default: stop."
+                                }
+                            }
                         }
                     }
                 }
             },
             "edges": {
                 "type": "array",
+                "description": "Edges between the handles of nodes.",
                 "items": {
                     "type": "object",
                     "required": ["source", "target"],
                     "properties": {
-                        "id": text,
-                        "source": text,
-                        "sourceHandle": { "type": ["string", "null"], "default": "output" },
-                        "target": text,
-                        "targetHandle": { "type": ["string", "null"], "default": "input" },
+                        "id": text("Id of the edge, for the editor."),
+                        "source": text("Id of the node where the edge starts."),
+                        "sourceHandle": handle("Output of the source. Default: output.", "output"),
+                        "target": text("Id of the node where the edge ends."),
+                        "targetHandle": handle("Input of the target. Default: input.", "input"),
                         "data": {
                             "type": "object",
+                            "description": "Channel and types of the edge.",
                             "properties": {
-                                "channel": { "enum": ["flow", "link"] },
-                                "sourceType": text,
-                                "targetType": text
+                                "channel": {
+                                    "enum": ["flow", "link"],
+                                    "description": "Whether the edge carries data or defines structure. Default: link at handles named tools, else flow."
+                                },
+                                "sourceType": text("Socket type of the source, such as data, model or string."),
+                                "targetType": text("Socket type of the target.")
                             }
                         }
                     }

@@ -38,15 +38,17 @@ pub(super) enum Shape {
 pub(super) struct Member {
     key: &'static str,
     required: bool,
+    /// Description for editors.
+    about: &'static str,
     shape: Shape,
 }
 
-const fn must(key: &'static str, shape: Shape) -> Member {
-    Member { key, required: true, shape }
+const fn must(key: &'static str, about: &'static str, shape: Shape) -> Member {
+    Member { key, required: true, about, shape }
 }
 
-const fn may(key: &'static str, shape: Shape) -> Member {
-    Member { key, required: false, shape }
+const fn may(key: &'static str, about: &'static str, shape: Shape) -> Member {
+    Member { key, required: false, about, shape }
 }
 
 /// Declared kinds of workflows; without any effect.
@@ -55,110 +57,184 @@ const TYPES: &[&str] = &["pr_review", "e2e_test", "content_generation", "monitor
 const TOOL_NAMES: Shape = Shape::List(1, &Shape::Text(true));
 
 const OUTPUT_MATCH: Shape = Shape::Strict(&[
-    must("path", Shape::Text(true)),
-    may("equals", Shape::Any),
-    may("in", Shape::List(0, &Shape::Any)),
-    may("matches", Shape::Text(true)),
+    must("path", "Path into the results, such as node.field or all:node.list[*].field.", Shape::Text(true)),
+    may("equals", "Expected value.", Shape::Any),
+    may("in", "Accepted values.", Shape::List(0, &Shape::Any)),
+    may("matches", "Regular expression that the value matches.", Shape::Text(true)),
 ]);
 
 const EVALUATOR: Shape = Shape::Strict(&[
-    must("name", Shape::Text(true)),
-    must("kind", Shape::Word(&["value", "function", "judge"])),
+    must("name", "Name of the evaluator in results.", Shape::Text(true)),
+    must(
+        "kind",
+        "What is evaluated: the data (value), the called tools (function), or both by a model (judge).",
+        Shape::Word(&["value", "function", "judge"]),
+    ),
     may(
         "rule",
+        "Rules of the kinds value and function. All must hold.",
         Shape::Strict(&[
-            may("any_tool_called", TOOL_NAMES),
-            may("all_tools_called", TOOL_NAMES),
-            may("no_tool_called", TOOL_NAMES),
-            may("output_required", TOOL_NAMES),
-            may("output_matches", Shape::List(1, &OUTPUT_MATCH)),
+            may("any_tool_called", "Tools of which at least one was called.", TOOL_NAMES),
+            may("all_tools_called", "Tools that were all called.", TOOL_NAMES),
+            may("no_tool_called", "Tools that were not called.", TOOL_NAMES),
+            may("output_required", "Paths in the data that have a value.", TOOL_NAMES),
+            may("output_matches", "Tests of values in the data.", Shape::List(1, &OUTPUT_MATCH)),
         ]),
     ),
-    may("rubric", Shape::Text(true)),
-    may("pass_when", Shape::Text(true)),
-    may("model", Shape::Text(true)),
+    may("rubric", "Judge: rubric for the model.", Shape::Text(true)),
+    may("pass_when", "Judge: verdict that passes. Default: yes.", Shape::Text(true)),
+    may("model", "Judge: requested model. Default: judge_model.", Shape::Text(true)),
 ]);
 
 const NODE: Shape = Shape::Strict(&[
-    must("name", Shape::Text(true)),
-    must("instruction", Shape::Source),
-    may("skills", Shape::List(0, &Shape::Text(false))),
-    may("output", Shape::Free),
-    may("max_turns", Shape::Whole(1)),
-    may("model", Shape::Text(true)),
-    may("disallowed_tools", Shape::List(0, &Shape::Text(true))),
-    may("tools", Shape::Strict(&[may("allow", TOOL_NAMES), may("deny", TOOL_NAMES)])),
-    may("fail_soft", Shape::Bool),
-    may("rules", Shape::Sources),
-    may("context", Shape::Sources),
-    may("eval", Shape::List(1, &EVALUATOR)),
-    may("eval_policy", Shape::Word(&["all_pass", "any_pass", "weighted"])),
-    may("judge_model", Shape::Text(true)),
+    must("name", "Name of the node for people and drawings.", Shape::Text(true)),
+    must("instruction", "Instruction for the agent: a text, a file or a URL.", Shape::Source),
     may(
-        "requires",
+        "skills",
+        "Ids of the skills whose tools and instructions the agent receives.",
+        Shape::List(0, &Shape::Text(false)),
+    ),
+    may("output", "JSON Schema of the data of the result.", Shape::Free),
+    may("max_turns", "Maximum number of turns of the agent. Default: chosen by the agent.", Shape::Whole(1)),
+    may("model", "Requested model. Default: the model of the workflow.", Shape::Text(true)),
+    may("disallowed_tools", "Tools that the agent must not use.", Shape::List(0, &Shape::Text(true))),
+    may(
+        "tools",
+        "Filter of the tools of the skills.",
         Shape::Strict(&[
-            may("output_required", TOOL_NAMES),
-            may("output_matches", Shape::List(1, &OUTPUT_MATCH)),
-            may("on_fail", Shape::Word(&["fail", "skip"])),
+            may("allow", "Tools that are allowed. Default: all.", TOOL_NAMES),
+            may("deny", "Tools that are denied. Takes precedence over allow.", TOOL_NAMES),
         ]),
     ),
-    may("retry", Shape::Strict(&[must("max", Shape::Whole(1)), may("instruction", Shape::Hint)])),
+    may(
+        "fail_soft",
+        "Whether a failure that the agent reports counts as success. Default: false.",
+        Shape::Bool,
+    ),
+    may("rules", "Rules of this node, in addition to those of the input and the workflow.", Shape::Sources),
+    may(
+        "context",
+        "Background of this node, in addition to that of the input and the workflow.",
+        Shape::Sources,
+    ),
+    may("eval", "Evaluators of the result. All must pass.", Shape::List(1, &EVALUATOR)),
+    may(
+        "eval_policy",
+        "Policy for the evaluators. Only all_pass is supported. Default: all_pass.",
+        Shape::Word(&["all_pass", "any_pass", "weighted"]),
+    ),
+    may(
+        "judge_model",
+        "Requested model of judges. Default: the judge_model of the workflow.",
+        Shape::Text(true),
+    ),
+    may(
+        "requires",
+        "Conditions that must hold before the node runs.",
+        Shape::Strict(&[
+            may("output_required", "Paths in the results of earlier nodes that have a value.", TOOL_NAMES),
+            may(
+                "output_matches",
+                "Tests of values in the results of earlier nodes.",
+                Shape::List(1, &OUTPUT_MATCH),
+            ),
+            may(
+                "on_fail",
+                "Result of the node if a condition does not hold: fail or skip. Default: fail.",
+                Shape::Word(&["fail", "skip"]),
+            ),
+        ]),
+    ),
+    may(
+        "retry",
+        "Retries after a failed evaluation. Default: none.",
+        Shape::Strict(&[
+            must("max", "Maximum number of retries.", Shape::Whole(1)),
+            may(
+                "instruction",
+                "Text before the instruction of a retry. Default: the failed evaluations.",
+                Shape::Hint,
+            ),
+        ]),
+    ),
 ]);
 
 const SKILL: Shape = Shape::Strict(&[
-    may("name", Shape::Text(false)),
-    may("description", Shape::Text(false)),
-    may("instruction", Shape::Text(false)),
+    may("name", "Name of the skill. Default: the id.", Shape::Text(false)),
+    may("description", "Purpose of the skill.", Shape::Text(false)),
+    may(
+        "instruction",
+        "Text that is added to the instructions of the nodes that use the skill.",
+        Shape::Text(false),
+    ),
     may(
         "mcp",
+        "MCP server with the tools of the skill.",
         Shape::Strict(&[
-            may("type", Shape::Word(&["stdio", "http"])),
-            may("command", Shape::Text(false)),
-            may("args", Shape::List(0, &Shape::Text(false))),
-            may("url", Shape::Text(false)),
-            may("headers", Shape::Map(&Shape::Text(false))),
-            may("env", Shape::Map(&Shape::Text(false))),
+            may("type", "Transport of the server.", Shape::Word(&["stdio", "http"])),
+            may("command", "Program of a stdio server.", Shape::Text(false)),
+            may("args", "Arguments of the program.", Shape::List(0, &Shape::Text(false))),
+            may("url", "Address of an http server.", Shape::Text(false)),
+            may(
+                "headers",
+                "Headers of requests. ${NAME} is resolved by the agent.",
+                Shape::Map(&Shape::Text(false)),
+            ),
+            may("env", "Environment variables of the program.", Shape::Map(&Shape::Text(false))),
         ]),
     ),
 ]);
 
 const INPUT: Shape = Shape::Strict(&[
-    must("type", Shape::Word(&["string", "number", "boolean", "string[]"])),
-    may("description", Shape::Text(false)),
-    may("required", Shape::Bool),
-    may("default", Shape::Any),
-    may("enum", Shape::List(1, &Shape::Any)),
+    must("type", "Type of the input.", Shape::Word(&["string", "number", "boolean", "string[]"])),
+    may("description", "Purpose of the input.", Shape::Text(false)),
+    may("required", "Whether the input must be provided. Default: false.", Shape::Bool),
+    may("default", "Value if the input is missing.", Shape::Any),
+    may("enum", "Accepted values.", Shape::List(1, &Shape::Any)),
 ]);
 
 /// A whole file. Other top-level fields (author, tags, version, …) belong to the marketplace and
 /// are ignored.
 pub(super) static WORKFLOW: Shape = Shape::Open(&[
-    must("id", Shape::Text(true)),
-    must("name", Shape::Text(true)),
-    may("description", Shape::Text(false)),
-    must("entry", Shape::Text(true)),
-    must("nodes", Shape::Map(&NODE)),
+    must("id", "Unique id of the workflow, by which it is called.", Shape::Text(true)),
+    must("name", "Name of the workflow for people.", Shape::Text(true)),
+    may("description", "Purpose of the workflow. Default: the name.", Shape::Text(false)),
+    must("entry", "Id of the node where executions start.", Shape::Text(true)),
+    must("nodes", "Nodes by id.", Shape::Map(&NODE)),
     must(
         "edges",
+        "Edges between nodes.",
         Shape::List(
             0,
             &Shape::Strict(&[
-                must("from", Shape::Text(true)),
-                must("to", Shape::Text(true)),
-                may("when", Shape::Text(false)),
-                may("max_iterations", Shape::Whole(1)),
+                must("from", "Id of the node where the edge starts.", Shape::Text(true)),
+                must("to", "Id of the node where the edge ends.", Shape::Text(true)),
+                may(
+                    "when",
+                    "Condition in plain language; a model chooses. Default: the edge is the default.",
+                    Shape::Text(false),
+                ),
+                may(
+                    "max_iterations",
+                    "Maximum number of times that the edge is followed. Required for cycles.",
+                    Shape::Whole(1),
+                ),
             ]),
         ),
     ),
-    may("skills", Shape::Map(&SKILL)),
-    may("rules", Shape::List(0, &Shape::Source)),
-    may("context", Shape::List(0, &Shape::Source)),
-    may("inputs", Shape::Map(&INPUT)),
-    may("model", Shape::Text(true)),
-    may("judge_model", Shape::Text(true)),
-    may("judge_budget", Shape::Whole(0)),
-    may("max_steps", Shape::Whole(1)),
-    may("workflow_type", Shape::Word(TYPES)),
+    may("skills", "Skills that this file defines, by id.", Shape::Map(&SKILL)),
+    may("rules", "Rules that all agents must follow.", Shape::List(0, &Shape::Source)),
+    may("context", "Background for all agents.", Shape::List(0, &Shape::Source)),
+    may("inputs", "Inputs of the workflow, by name.", Shape::Map(&INPUT)),
+    may("model", "Requested model of nodes and of routing. Default: chosen by the agent.", Shape::Text(true)),
+    may("judge_model", "Requested model of judges. Default: claude-haiku-4-5.", Shape::Text(true)),
+    may(
+        "judge_budget",
+        "Number of judge evaluators above which the file is reported. Default: 50.",
+        Shape::Whole(0),
+    ),
+    may("max_steps", "Maximum number of node visits of an execution. Default: 200.", Shape::Whole(1)),
+    may("workflow_type", "Kind of the workflow, for the marketplace. No effect.", Shape::Word(TYPES)),
 ]);
 
 /// Checks a value and reports all errors as `path: what`.
@@ -238,7 +314,15 @@ pub(super) fn check(shape: &Shape, node: &Node, path: &str, found: &mut Vec<Diag
     }
 }
 
-static SOURCES: &[Member] = &[may("only", Shape::Bool), must("sources", Shape::List(0, &Shape::Source))];
+static SOURCES: &[Member] = &[
+    may("only", "Whether those of the input and the workflow are ignored. Default: false.", Shape::Bool),
+    must("sources", "Texts, files or URLs.", Shape::List(0, &Shape::Source)),
+];
+
+static URL: &[Member] = &[
+    must("url", "Address of a text.", Shape::Text(true)),
+    may("type", "How the address is read. Default: fetch.", Shape::Word(&["fetch"])),
+];
 
 fn object(members: &[Member], strict: bool, node: &Node, path: &str, found: &mut Vec<Diagnostic>) {
     let Some(given) = node.as_object() else {
@@ -342,9 +426,9 @@ pub(super) fn json_schema(shape: &Shape) -> Value {
         Shape::Open(members) => object_schema(members, false),
         Shape::Source => json!({ "anyOf": [
             { "type": "string", "minLength": 1 },
-            object_schema(&[must("inline", Shape::Text(true))], true),
-            object_schema(&[must("file", Shape::Text(true))], true),
-            object_schema(&[must("url", Shape::Text(true)), may("type", Shape::Word(&["fetch"]))], true)
+            object_schema(&[must("inline", "Text.", Shape::Text(true))], true),
+            object_schema(&[must("file", "Path of a text file.", Shape::Text(true))], true),
+            object_schema(URL, true)
         ] }),
         Shape::Sources => json!({ "anyOf": [
             { "type": "array", "items": json_schema(&Shape::Source) },
@@ -352,15 +436,31 @@ pub(super) fn json_schema(shape: &Shape) -> Value {
         ] }),
         Shape::Hint => json!({ "anyOf": [
             { "type": "string", "minLength": 1 },
-            { "type": "object", "properties": { "auto": { "const": true } }, "required": ["auto"], "additionalProperties": false },
-            object_schema(&[must("reflect", Shape::Text(true))], true)
+            {
+                "type": "object",
+                "properties": { "auto": {
+                    "const": true,
+                    "description": "Ask a model what the next attempt must do differently."
+                } },
+                "required": ["auto"],
+                "additionalProperties": false
+            },
+            object_schema(&[must("reflect", "Question to a model about the failed attempt.", Shape::Text(true))], true)
         ] }),
     }
 }
 
 fn object_schema(members: &[Member], strict: bool) -> Value {
-    let properties: Map<String, Value> =
-        members.iter().map(|member| (member.key.to_owned(), json_schema(&member.shape))).collect();
+    let described = |member: &Member| {
+        let mut schema = json_schema(&member.shape);
+        // The schema of any value is `true`.
+        if !schema.is_object() {
+            schema = json!({});
+        }
+        schema["description"] = member.about.into();
+        (member.key.to_owned(), schema)
+    };
+    let properties: Map<String, Value> = members.iter().map(described).collect();
     let required: Vec<&str> =
         members.iter().filter(|member| member.required).map(|member| member.key).collect();
     json!({

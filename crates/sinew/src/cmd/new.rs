@@ -13,7 +13,11 @@ use crate::cmd::schema;
 use crate::exit::Exit;
 use crate::output::Output;
 
-const WORKFLOW: &str = include_str!("../templates/workflow.yaml");
+const SAM: &str = include_str!("../templates/workflow.yaml");
+const AGENTFLOW: &str = include_str!("../templates/workflow.agentflow.json");
+const AGENTTEAM: &str = include_str!("../templates/workflow.agentteam.json");
+const COVALT: &str = include_str!("../templates/workflow.covalt.json");
+const SWENY: &str = include_str!("../templates/workflow.sweny.yaml");
 const SCRIPT: &str = include_str!("../templates/script.agent.yaml");
 const COMMAND: &str = include_str!("../templates/command.agent.yaml");
 const HTTP: &str = include_str!("../templates/http.agent.yaml");
@@ -40,8 +44,10 @@ const SDK_FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sinew-agent");
 const SCHEMARS_VERSION: &str = "1";
 
 const WORKFLOW_EXAMPLES: &str = "Examples:
-  sinew new workflow hello
-  sinew new workflow audit --dir flows";
+  sinew new workflow hello && sinew new agent greeter   # a workflow and the agent that it calls
+  sinew new workflow audit --dir flows
+  sinew new workflow greet --dialect agentflow          # run it with -p text=Ada
+  sinew new workflow triage --dialect sweny             # run it with --default-agent work=AGENT";
 
 const AGENT_EXAMPLES: &str = "Examples:
   sinew new agent greeter
@@ -64,13 +70,17 @@ pub(crate) enum NewCommand {
 /// Arguments of `sinew new workflow`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Create a workflow: writes NAME.yaml with one agent node, and a JSON Schema for editors. \
-                  Existing files are never changed.",
+    long_about = "Create a workflow: writes NAME.yaml with one agent node (NAME.json in the dialects \
+                  agentflow, agentteam and covalt), and a JSON Schema for editors. `sinew new agent greeter` \
+                  creates the agent of the node. Existing files are never changed.",
     after_help = WORKFLOW_EXAMPLES
 )]
 pub(crate) struct NewWorkflow {
     /// Name of the workflow: letters, digits, - and _
     name: String,
+    /// Dialect of the workflow
+    #[arg(long, value_enum, default_value_t = WorkflowDialect::Sam)]
+    dialect: WorkflowDialect,
     /// Folder to write to
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -96,6 +106,34 @@ pub(crate) struct NewAgent {
     /// Folder to write to [default: agent-cards; for a project the current folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+}
+
+/// Dialect of a new workflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum WorkflowDialect {
+    /// YAML: agents with branches, maps, loops, forks and sub-workflows
+    Sam,
+    /// JSON of a canvas: agents, conditions on text and approvals
+    Agentflow,
+    /// JSON: typed nodes, and Python functions on their connections
+    Agentteam,
+    /// JSON of a canvas: data flow, and agents with tools and sub-agents
+    Covalt,
+    /// YAML: instructions for agents, and edges that a model chooses
+    Sweny,
+}
+
+impl WorkflowDialect {
+    /// Returns the name of the dialect, and the ending, the template and the schema of its files.
+    fn file(self) -> (&'static str, &'static str, &'static str, &'static str) {
+        match self {
+            Self::Sam => ("sam", "yaml", SAM, ".sinew/schema/workflow.json"),
+            Self::Agentflow => ("agentflow", "json", AGENTFLOW, ".sinew/schema/workflow.agentflow.json"),
+            Self::Agentteam => ("agentteam", "json", AGENTTEAM, ".sinew/schema/workflow.agentteam.json"),
+            Self::Covalt => ("covalt", "json", COVALT, ".sinew/schema/workflow.covalt.json"),
+            Self::Sweny => ("sweny", "yaml", SWENY, ".sinew/schema/workflow.sweny.json"),
+        }
+    }
 }
 
 /// Kind of a new agent.
@@ -140,10 +178,10 @@ pub(crate) fn new(command: &NewCommand, output: &Output) -> Result<Exit, Failure
         return new_project(args, output);
     }
     let cards = PathBuf::from("agent-cards");
-    let (name, dir, ending, template, kind, schema_name) = match command {
+    let (name, dir, ending, template, kind, dialect, schema_name) = match command {
         NewCommand::Workflow(args) => {
-            let schema = ".sinew/schema/workflow.json";
-            (&args.name, &args.dir, "yaml", WORKFLOW, schema::Kind::Workflow, schema)
+            let (dialect, ending, template, schema) = args.dialect.file();
+            (&args.name, &args.dir, ending, template, schema::Kind::Workflow, Some(dialect), schema)
         }
         NewCommand::Agent(args) => {
             let template = match args.kind {
@@ -163,6 +201,7 @@ pub(crate) fn new(command: &NewCommand, output: &Output) -> Result<Exit, Failure
                 "agent.yaml",
                 template,
                 schema::Kind::Agent,
+                None,
                 schema,
             )
         }
@@ -179,7 +218,7 @@ pub(crate) fn new(command: &NewCommand, output: &Output) -> Result<Exit, Failure
     let mut written = vec![file.clone()];
     let schema_file = dir.join(schema_name);
     if !schema_file.exists() {
-        let schema = schema::of(kind, None)?;
+        let schema = schema::of(kind, dialect)?;
         write_new(&schema_file, &format!("{schema:#}\n"))?;
         written.push(schema_file);
     }
