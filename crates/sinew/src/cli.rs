@@ -25,62 +25,62 @@ pub(crate) struct Cli {
 /// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start a development mesh: NATS server, executor, agents and workflows
+    #[command(about = "Start a development mesh: NATS server, executor, agents and workflows")]
     Dev(cmd::dev::DevArgs),
-    /// Run a workflow, in this process or on a mesh
+    #[command(about = "Run a workflow, in this process or on a mesh")]
     Run(Box<cmd::run::RunArgs>),
-    /// Run workflow tests offline, in virtual time
+    #[command(about = "Run workflow tests offline, in virtual time")]
     Test(cmd::test::TestArgs),
-    /// Validate, draw, describe and deploy workflows
+    #[command(about = "Validate, draw, describe and deploy workflows")]
     #[command(visible_aliases = ["workflows", "w"], subcommand)]
     Workflow(cmd::workflow::WorkflowCommand),
-    /// Inspect and control executions
+    #[command(about = "Inspect and control executions")]
     #[command(visible_aliases = ["executions", "x"], subcommand)]
     Execution(cmd::execution::ExecutionCommand),
-    /// List pending approvals and decide on them
+    #[command(about = "List pending approvals and decide on them")]
     #[command(visible_alias = "approvals", subcommand)]
     Approval(cmd::approval::ApprovalCommand),
-    /// Inspect and call agents
+    #[command(about = "Inspect and call agents")]
     #[command(visible_alias = "agents", subcommand)]
     Agent(cmd::agent::AgentCommand),
-    /// Chat with an agent in this terminal
+    #[command(about = "Chat with an agent in this terminal")]
     Chat(cmd::chat::ChatArgs),
-    /// List the language models that agents use, and check that they respond
+    #[command(about = "List the language models that agents use, and check that they respond")]
     #[command(visible_alias = "models", subcommand)]
     Model(cmd::model::ModelCommand),
-    /// List, fetch and compare execution artifacts
+    #[command(about = "List, fetch and compare execution artifacts")]
     #[command(visible_alias = "artifacts", subcommand)]
     Artifact(cmd::artifact::ArtifactCommand),
-    /// Expose workflows as tools for language models
+    #[command(about = "Expose workflows as tools for language models")]
     #[command(visible_alias = "tools", subcommand)]
     Tool(cmd::tool::ToolCommand),
-    /// Show the activity of a mesh
+    #[command(about = "Show the activity of a mesh")]
     Top(cmd::top::TopArgs),
-    /// Run end-to-end health checks on a mesh
+    #[command(about = "Run end-to-end health checks on a mesh")]
     Doctor(cmd::doctor::DoctorArgs),
-    /// Run a mesh service until it is stopped
+    #[command(about = "Run a mesh service until it is stopped")]
     #[command(subcommand)]
     Serve(cmd::serve::ServeCommand),
-    /// Serve workflows and agents as MCP tools to a host that starts this command
+    #[command(about = "Serve workflows and agents as MCP tools to a host that starts this command")]
     Mcp(Box<cmd::mcp::McpArgs>),
-    /// Provision and check a mesh on a NATS server
+    #[command(about = "Provision and check a mesh on a NATS server")]
     #[command(subcommand)]
     Mesh(cmd::mesh::MeshCommand),
-    /// Manage API keys of HTTP callers, and deploy webhook triggers
+    #[command(about = "Manage API keys of HTTP callers, and deploy webhook triggers")]
     #[command(subcommand)]
     Gateway(cmd::gateway::GatewayCommand),
-    /// Measure the cost of executions on this machine
+    #[command(about = "Measure the cost of executions on this machine")]
     Bench(cmd::bench::BenchArgs),
-    /// Print the JSON Schema of a file format, for editors
+    #[command(about = "Print the JSON Schema of a file format, for editors")]
     Schema(cmd::schema::SchemaArgs),
-    /// Explain an error code
+    #[command(about = "Explain an error code")]
     Explain(cmd::explain::ExplainArgs),
-    /// Create a workflow or an agent from a template
+    #[command(about = "Create a workflow or an agent from a template")]
     #[command(subcommand)]
     New(cmd::new::NewCommand),
-    /// Print shell completions
+    #[command(about = "Print shell completions")]
     Completions(cmd::completions::CompletionsArgs),
-    /// Write man pages to a folder
+    #[command(about = "Write man pages to a folder")]
     Man(cmd::completions::ManArgs),
 }
 

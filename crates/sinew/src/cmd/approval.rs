@@ -19,17 +19,17 @@ use crate::output::Output;
 /// Commands for approvals.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalCommand {
-    /// List pending approvals
+    #[command(about = "List pending approvals")]
     #[command(visible_alias = "ls")]
     List(ListArgs),
-    /// Show a pending approval with its data
+    #[command(about = "Show a pending approval with its data")]
     #[command(
         after_help = "Examples:\n  sinew approval show @latest\n  sinew approval show x7f3 --node discount -o json"
     )]
     Show(OneArgs),
-    /// Approve a request, or answer it with data
+    #[command(about = "Approve a request, or answer it with data")]
     Approve(ApproveArgs),
-    /// Reject a request
+    #[command(about = "Reject a request")]
     Reject(RejectArgs),
 }
 

@@ -24,14 +24,14 @@ use crate::output::Output;
 /// Commands for artifacts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ArtifactCommand {
-    /// List the artifacts of an execution
+    #[command(about = "List the artifacts of an execution")]
     #[command(visible_alias = "ls")]
     List(ListArgs),
-    /// Fetch an artifact
+    #[command(about = "Fetch an artifact")]
     Get(GetArgs),
-    /// Store a file on the mesh, as the input of a new execution
+    #[command(about = "Store a file on the mesh, as the input of a new execution")]
     Put(PutArgs),
-    /// Compare two artifacts
+    #[command(about = "Compare two artifacts")]
     Diff(DiffArgs),
 }
 

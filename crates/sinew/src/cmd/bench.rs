@@ -74,25 +74,25 @@ enum Part {
 /// Processes that `sinew bench` starts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Role {
-    /// Two agents that return their input
+    #[command(about = "Two agents that return their input")]
     #[command(hide = true)]
     Agent(At),
-    /// Agents that hold conversations
+    #[command(about = "Agents that hold conversations")]
     #[command(hide = true)]
     Talkers(At),
-    /// Answer the bare loops
+    #[command(about = "Answer the bare loops")]
     #[command(hide = true)]
     Echo(At),
-    /// Forward HTTP calls to an agent
+    #[command(about = "Forward HTTP calls to an agent")]
     #[command(hide = true)]
     BareGateway(At),
-    /// Run the jobs read from stdin, and report their duration
+    #[command(about = "Run the jobs read from stdin, and report their duration")]
     #[command(hide = true)]
     Driver(At),
-    /// Serve as an executor until the benchmark ends
+    #[command(about = "Serve as an executor until the benchmark ends")]
     #[command(hide = true)]
     Executor(Box<ExecutorArgs>),
-    /// Serve as a gateway until the benchmark ends
+    #[command(about = "Serve as a gateway until the benchmark ends")]
     #[command(hide = true)]
     Gateway(Box<GatewayArgs>),
 }

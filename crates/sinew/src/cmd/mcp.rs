@@ -44,7 +44,7 @@ pub(crate) struct McpArgs {
 /// Commands other than serving.
 #[derive(Debug, Subcommand)]
 enum McpCommand {
-    /// Print the configuration with which a host starts `sinew mcp`
+    #[command(about = "Print the configuration with which a host starts `sinew mcp`")]
     Config(HostConfigArgs),
 }
 

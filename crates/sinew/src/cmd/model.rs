@@ -19,10 +19,10 @@ use crate::output::Output;
 /// Commands for language models.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelCommand {
-    /// List the models of agent files: aliases, prices, and which keys are set
+    #[command(about = "List the models of agent files: aliases, prices, and which keys are set")]
     #[command(visible_alias = "ls")]
     List(ModelArgs),
-    /// Request one word from each model
+    #[command(about = "Request one word from each model")]
     Ping(ModelArgs),
 }
 

@@ -61,9 +61,9 @@ const AGENT_EXAMPLES: &str = "Examples:
 /// Commands for new files.
 #[derive(Debug, Subcommand)]
 pub(crate) enum NewCommand {
-    /// Create a workflow
+    #[command(about = "Create a workflow")]
     Workflow(NewWorkflow),
-    /// Create an agent
+    #[command(about = "Create an agent")]
     Agent(NewAgent),
 }
 

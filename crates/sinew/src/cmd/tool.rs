@@ -24,12 +24,12 @@ use crate::output::Output;
 /// Commands for tools.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolCommand {
-    /// List the workflows that a model can call
+    #[command(about = "List the workflows that a model can call")]
     #[command(visible_alias = "ls")]
     List(ListArgs),
-    /// Print declarations for a model's API
+    #[command(about = "Print declarations for a model's API")]
     Declare(DeclareArgs),
-    /// Call a tool as a model does, and print its answer
+    #[command(about = "Call a tool as a model does, and print its answer")]
     Call(CallArgs),
 }
 

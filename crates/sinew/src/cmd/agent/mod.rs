@@ -35,24 +35,24 @@ const CALL_EXAMPLES: &str = "Examples:
 /// Commands for agents.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentCommand {
-    /// List agents
+    #[command(about = "List agents")]
     #[command(visible_alias = "ls")]
     List(AgentSources),
-    /// Describe an agent and its input
+    #[command(about = "Describe an agent and its input")]
     Describe(Named),
-    /// Print an agent's A2A card
+    #[command(about = "Print an agent's A2A card")]
     Card(Named),
-    /// Call an agent and print its answer
+    #[command(about = "Call an agent and print its answer")]
     Call(Box<CallArgs>),
-    /// Run evaluation cases against an agent and its real model, and grade the answers
+    #[command(about = "Run evaluation cases against an agent and its real model, and grade the answers")]
     Eval(eval::EvalArgs),
-    /// Show the conversations of model agents in an execution
+    #[command(about = "Show the conversations of model agents in an execution")]
     Log(log::LogArgs),
-    /// Show the tools offered to an agent's model, and accept their descriptions
+    #[command(about = "Show the tools offered to an agent's model, and accept their descriptions")]
     Tools(tools::ToolsArgs),
-    /// Check that an agent of a mesh responds
+    #[command(about = "Check that an agent of a mesh responds")]
     Ping(ping::PingArgs),
-    /// Remove an offline agent from the lists of a mesh
+    #[command(about = "Remove an offline agent from the lists of a mesh")]
     Retire(RetireArgs),
 }
 

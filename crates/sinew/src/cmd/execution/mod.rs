@@ -44,42 +44,42 @@ const NEEDS_MESH: &str = code::MESH_REQUIRED.as_str();
 /// Commands for executions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExecutionCommand {
-    /// List executions, running first, then newest
+    #[command(about = "List executions, running first, then newest")]
     #[command(visible_alias = "ls")]
     List(list::ListArgs),
-    /// Describe an execution: status, what it waits for, and why it failed
+    #[command(about = "Describe an execution: status, what it waits for, and why it failed")]
     Describe(describe::DescribeArgs),
-    /// Show the nodes of an execution
+    #[command(about = "Show the nodes of an execution")]
     Tree(tree::TreeArgs),
-    /// Show how long nodes waited and ran
+    #[command(about = "Show how long nodes waited and ran")]
     Timeline(timeline::TimelineArgs),
-    /// Follow an execution until it ends
+    #[command(about = "Follow an execution until it ends")]
     Watch(watch::WatchArgs),
-    /// Show messages of agents and scripts
+    #[command(about = "Show messages of agents and scripts")]
     Logs(logs::LogsArgs),
-    /// Show events, one per line
+    #[command(about = "Show events, one per line")]
     Events(events::EventsArgs),
-    /// Print the output of an execution or a node
+    #[command(about = "Print the output of an execution or a node")]
     Result(result::ResultArgs),
-    /// Cancel executions
+    #[command(about = "Cancel executions")]
     Cancel(cancel::CancelArgs),
-    /// Pause executions
+    #[command(about = "Pause executions")]
     Pause(pause::PauseArgs),
-    /// Resume paused or held executions
+    #[command(about = "Resume paused or held executions")]
     Resume(resume::ResumeArgs),
-    /// Run failed nodes again in the same execution
+    #[command(about = "Run failed nodes again in the same execution")]
     Retry(retry::RetryArgs),
-    /// Start a new execution with the input of an old one
+    #[command(about = "Start a new execution with the input of an old one")]
     Rerun(rerun::RerunArgs),
-    /// Start a new execution that branches off an old one at a node
+    #[command(about = "Start a new execution that branches off an old one at a node")]
     Fork(fork::ForkArgs),
-    /// Compare two executions, node by node
+    #[command(about = "Compare two executions, node by node")]
     Diff(diff::DiffArgs),
-    /// Write an execution to a file
+    #[command(about = "Write an execution to a file")]
     Export(export::ExportArgs),
-    /// Add an execution from a file to the history of a mesh
+    #[command(about = "Add an execution from a file to the history of a mesh")]
     Import(import::ImportArgs),
-    /// Replay the decisions of an execution offline
+    #[command(about = "Replay the decisions of an execution offline")]
     Replay(replay::ReplayArgs),
 }
 

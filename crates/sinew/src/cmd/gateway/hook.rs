@@ -18,12 +18,12 @@ use crate::output::Output;
 /// Commands for webhook triggers.
 #[derive(Debug, Subcommand)]
 pub(crate) enum HookCommand {
-    /// Deploy a trigger: signed requests to /hooks/NAME start a workflow
+    #[command(about = "Deploy a trigger: signed requests to /hooks/NAME start a workflow")]
     Deploy(DeployArgs),
-    /// List triggers, without their secrets
+    #[command(about = "List triggers, without their secrets")]
     #[command(visible_alias = "ls")]
     List(ListArgs),
-    /// Remove a trigger
+    #[command(about = "Remove a trigger")]
     Remove(RemoveArgs),
 }
 

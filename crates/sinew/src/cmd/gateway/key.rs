@@ -15,12 +15,12 @@ use crate::output::Output;
 /// Commands for keys.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Create a key; it is shown only once
+    #[command(about = "Create a key; it is shown only once")]
     Create(CreateArgs),
-    /// List keys, without their secrets
+    #[command(about = "List keys, without their secrets")]
     #[command(visible_alias = "ls")]
     List(ListArgs),
-    /// Revoke a key; gateways reject it immediately
+    #[command(about = "Revoke a key; gateways reject it immediately")]
     Revoke(RevokeArgs),
 }
 

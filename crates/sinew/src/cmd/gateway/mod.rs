@@ -13,10 +13,10 @@ use crate::output::Output;
 /// Commands for gateways.
 #[derive(Debug, Subcommand)]
 pub(crate) enum GatewayCommand {
-    /// Create, list and revoke API keys of HTTP callers
+    #[command(about = "Create, list and revoke API keys of HTTP callers")]
     #[command(alias = "keys", subcommand)]
     Key(key::KeyCommand),
-    /// Deploy, list and remove webhook triggers, which start executions
+    #[command(about = "Deploy, list and remove webhook triggers, which start executions")]
     #[command(alias = "hooks", subcommand)]
     Hook(hook::HookCommand),
 }

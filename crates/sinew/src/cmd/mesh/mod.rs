@@ -14,13 +14,13 @@ use crate::output::Output;
 /// Commands for the mesh.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MeshCommand {
-    /// Create the streams and buckets of a mesh, or correct those that differ
+    #[command(about = "Create the streams and buckets of a mesh, or correct those that differ")]
     Provision(provision::ProvisionArgs),
-    /// Check that the server meets the requirements of the mesh
+    #[command(about = "Check that the server meets the requirements of the mesh")]
     Check(provision::CheckArgs),
-    /// Print the permissions of each role, for the server's configuration
+    #[command(about = "Print the permissions of each role, for the server's configuration")]
     Permissions(permissions::PermissionsArgs),
-    /// Inspect, replay and remove quarantined messages
+    #[command(about = "Inspect, replay and remove quarantined messages")]
     #[command(subcommand)]
     Quarantine(quarantine::QuarantineCommand),
 }

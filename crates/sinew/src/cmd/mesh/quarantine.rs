@@ -19,14 +19,14 @@ const SHOWN: usize = 4_000;
 /// Commands for the quarantine.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QuarantineCommand {
-    /// List quarantined messages
+    #[command(about = "List quarantined messages")]
     #[command(visible_alias = "ls")]
     List(ListArgs),
-    /// Show a quarantined message
+    #[command(about = "Show a quarantined message")]
     Show(OneArgs),
-    /// Republish a message to its original subject after fixing the cause
+    #[command(about = "Republish a message to its original subject after fixing the cause")]
     Replay(ReplayArgs),
-    /// Remove messages from the quarantine
+    #[command(about = "Remove messages from the quarantine")]
     #[command(visible_alias = "rm")]
     Remove(RemoveArgs),
 }

@@ -35,13 +35,13 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 /// Roles.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServeCommand {
-    /// Run workflows; executors share the shards of the mesh
+    #[command(about = "Run workflows; executors share the shards of the mesh")]
     Executor(ExecutorArgs),
-    /// Serve agents from files
+    #[command(about = "Serve agents from files")]
     Agent(agent::AgentArgs),
-    /// Serve workflows and agents over HTTP: A2A (JSON-RPC and REST) and MCP tools
+    #[command(about = "Serve workflows and agents over HTTP: A2A (JSON-RPC and REST) and MCP tools")]
     Gateway(Box<gateway::GatewayArgs>),
-    /// Serve external A2A agents as agents of the mesh
+    #[command(about = "Serve external A2A agents as agents of the mesh")]
     Bridge(bridge::BridgeArgs),
 }
 

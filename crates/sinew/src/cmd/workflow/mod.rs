@@ -21,30 +21,30 @@ use crate::output::Output;
 /// Commands for workflow files.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowCommand {
-    /// Validate workflow files, and report errors with their positions
+    #[command(about = "Validate workflow files, and report errors with their positions")]
     #[command(visible_alias = "lint")]
     Validate(validate::ValidateArgs),
-    /// Draw a workflow, optionally with the state of an execution
+    #[command(about = "Draw a workflow, optionally with the state of an execution")]
     #[command(visible_alias = "draw")]
     Render(Box<render::RenderArgs>),
-    /// List the workflows in files and folders, or on a mesh
+    #[command(about = "List the workflows in files and folders, or on a mesh")]
     #[command(visible_alias = "ls")]
     List(Box<list::ListArgs>),
-    /// Describe the nodes, schemas, agents and limits of a workflow
+    #[command(about = "Describe the nodes, schemas, agents and limits of a workflow")]
     Describe(Box<describe::DescribeArgs>),
-    /// Deploy workflows to a mesh
+    #[command(about = "Deploy workflows to a mesh")]
     Deploy(Box<deploy::DeployArgs>),
-    /// List the versions of a deployed workflow
+    #[command(about = "List the versions of a deployed workflow")]
     Versions(versions::VersionsArgs),
-    /// Compare two workflows, from files or deployed
+    #[command(about = "Compare two workflows, from files or deployed")]
     Diff(versions::DiffArgs),
-    /// Delete a workflow from a mesh
+    #[command(about = "Delete a workflow from a mesh")]
     Delete(versions::DeleteArgs),
-    /// Convert a workflow to its plan or to another dialect
+    #[command(about = "Convert a workflow to its plan or to another dialect")]
     Convert(Box<convert::ConvertArgs>),
-    /// Migrate older output shapes of an Agent Team workflow to the standard message
+    #[command(about = "Migrate older output shapes of an Agent Team workflow to the standard message")]
     Migrate(migrate::MigrateArgs),
-    /// Describe the inputs and outputs of node types, also as TypeScript
+    #[command(about = "Describe the inputs and outputs of node types, also as TypeScript")]
     Nodes(nodes::NodesArgs),
 }
 
