@@ -4,8 +4,8 @@
 use serde_json::Value;
 use sinew_documents::event::EventLine;
 use sinew_documents::words;
-use sinew_engine::ExecutionState;
-use sinew_execution::events;
+use sinew_engine::{ActivationId, ExecutionState, NativeEvent};
+use sinew_execution::{NativeEvents, events};
 use sinew_protocol::Vocabulary;
 
 use crate::record::Record;
@@ -32,6 +32,12 @@ pub struct RecordedEvent {
 
 /// Returns all events of a record. Events never change, so a follower can continue after the last one.
 pub fn lines(record: &Record, whose: EventWords) -> Vec<RecordedEvent> {
+    lines_beside(record, whose, &NativeEvents::default())
+}
+
+/// Returns the events of a record without those that `live` has projected from progress.
+pub fn lines_beside(record: &Record, whose: EventWords, live: &NativeEvents) -> Vec<RecordedEvent> {
+    let (mut all, mut unseen) = (NativeEvents::default(), live.clone());
     let program = record.execution.program();
     let mut state = ExecutionState::new();
     let mut found = Vec::new();
@@ -41,6 +47,12 @@ pub fn lines(record: &Record, whose: EventWords) -> Vec<RecordedEvent> {
             sinew_engine::apply(&program.graph, &mut state, round.at, fact);
             let ctx = sinew_engine::AdapterContext::new(&program.graph, &state, round.at)
                 .with_execution_id(record.execution.id().as_str());
+            let mut native = Vec::new();
+            if whose == EventWords::Native {
+                native = unseen.of_fact(program.adapter, &ctx, fact);
+                // Events keep their positions, whichever of them a follower has seen.
+                index += all.of_fact(program.adapter, &ctx, fact).len().saturating_sub(native.len());
+            }
             let mut push = |kind: String, node: Option<String>, event: Value, text: String| {
                 index += 1;
                 let seq = format!("{}.{index}", n + 1);
@@ -63,14 +75,8 @@ pub fn lines(record: &Record, whose: EventWords) -> Vec<RecordedEvent> {
                     }
                 }
                 EventWords::Native => {
-                    for event in program.adapter.project(&ctx, fact) {
-                        let kind = ["type", "event", "kind", "event_type"]
-                            .iter()
-                            .find_map(|key| event.json[*key].as_str());
-                        let node =
-                            ["node_id", "node", "nodeId"].iter().find_map(|key| event.json[*key].as_str());
-                        let (kind, node) = (kind.unwrap_or("event").to_owned(), node.map(str::to_owned));
-                        push(kind, node, event.json, event.line);
+                    for event in native {
+                        push(kind_of(&event), node_of(&event), event.json, event.line);
                     }
                 }
                 EventWords::Facts => {
@@ -94,6 +100,35 @@ pub fn lines(record: &Record, whose: EventWords) -> Vec<RecordedEvent> {
     found
 }
 
+/// Projects progress that is not stored yet to events of the dialect. Their index is 0.
+pub fn live_lines(
+    record: &Record,
+    live: &mut NativeEvents,
+    attempt: (ActivationId, u32),
+    value: Value,
+) -> Vec<RecordedEvent> {
+    let (ctx, adapter) = (record.execution.ctx(), record.execution.program().adapter);
+    let place = (record.execution.journal().len(), 0);
+    let events = live.of_progress(adapter, &ctx, attempt, value).into_iter().map(|event| {
+        let (kind, node, seq) = (kind_of(&event), node_of(&event), format!("{}.{}", place.0, place.1));
+        let line = EventLine { seq, at: ctx.now.into(), kind, node, event: event.json };
+        RecordedEvent { line, place, text: event.line }
+    });
+    events.collect()
+}
+
+/// Returns the type of an event of a dialect.
+fn kind_of(event: &NativeEvent) -> String {
+    let kind = ["type", "event", "kind", "event_type"].iter().find_map(|key| event.json[*key].as_str());
+    kind.unwrap_or("event").to_owned()
+}
+
+/// Returns the node of an event of a dialect.
+fn node_of(event: &NativeEvent) -> Option<String> {
+    let node = ["node_id", "node", "nodeId"].iter().find_map(|key| event.json[*key].as_str());
+    node.map(str::to_owned)
+}
+
 /// Maps a status on the wire, in either vocabulary, to that of views.
 fn people_word(status: &str) -> &str {
     match status {
@@ -107,6 +142,11 @@ impl RecordedEvent {
     /// Round and index as numbers.
     pub const fn place(&self) -> (usize, usize) {
         self.place
+    }
+
+    /// Returns false for an event that was received before it was stored.
+    pub const fn is_stored(&self) -> bool {
+        self.place.1 > 0
     }
 
     /// Returns true if it concerns this node or one of its children.

@@ -448,7 +448,7 @@ fn tokens_that_an_agent_reports_reach_its_output() {
         (json!({ "content": "done", "_tokens": { "total": 8 } }), Some(&used), json!({ "total": 8 })),
         (json!("done"), None, Value::Null),
     ] {
-        let reported = ReportedWork { usage: reported, ..ReportedWork::default() };
+        let reported = ReportedWork { usage: reported.cloned(), ..ReportedWork::default() };
         let output = message::agent_output(payload.clone(), &reported, "ai", String::new());
         assert_eq!(output["token_usage"], want, "{payload}");
     }

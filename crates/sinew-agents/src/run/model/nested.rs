@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use sinew_model::{BudgetSpec, ConversationSpec, ConversationState, ToolCall};
 use sinew_protocol::tool::ToolDeclaration;
 use sinew_protocol::usage::TaskUsage;
+use tokio::sync::mpsc::UnboundedSender;
 
 use super::conversation::ConversationScope;
 use super::conversation_log::{ConversationLog, SharedLog};
@@ -48,6 +49,8 @@ pub(super) struct NestedScope<'a> {
     pub(super) share: NestedShare,
     /// Number of parent conversations.
     pub(super) depth: u32,
+    /// Observers of the task, who receive the events of the call.
+    pub(super) observers: &'a UnboundedSender<Value>,
     pub(super) log: &'a Arc<SharedLog>,
 }
 
@@ -179,7 +182,12 @@ impl ModelAgent {
             let begin = self.begin(&own);
             let log = ConversationLog::nested(nested.log, nested.key, &begin).await?;
             let place = ConversationScope { call: &own, nested: Some(nested), ..above };
-            let mut events = vec![event("subagent_call_start", above, nested, None)];
+            let report = |event: Value| {
+                // Fails if nobody observes the task.
+                let _unheard = nested.observers.send(event.clone());
+                event
+            };
+            let mut events = vec![report(event("subagent_call_start", above, nested, None))];
             let held = self.hold_conversation(place, log).await?;
             let usage = TaskUsage::of(&held.usage).unwrap_or_default().total();
             let (result, told) = match held.result {
@@ -193,7 +201,7 @@ impl ModelAgent {
                     (Err(fault.to_string()), told)
                 }
             };
-            events.push(told);
+            events.push(report(told));
             Ok((ToolOutcome { usage, waited_ms: held.waited_ms, ..ToolOutcome::from(result) }, events))
         }
         .boxed()
