@@ -576,14 +576,14 @@ pub(super) fn function_calls(events: &[Value]) -> Vec<Value> {
             calls.push(json!({ "name": event["tool"], "arguments": event["input"] }));
             continue;
         }
-        let (key, from) = match () {
-            () if is(event, "tool:result") => ("result", "output"),
-            () if is(event, "tool:error") => ("error", "error"),
+        let key = match () {
+            () if is(event, "tool:result") => "result",
+            () if is(event, "tool:error") => "error",
             () => continue,
         };
         let is_open = |call: &Value| call.get("result").is_none() && call.get("error").is_none();
         if let Some(call) = calls.iter_mut().find(|call| call["name"] == event["tool"] && is_open(call)) {
-            call[key] = event[from].clone();
+            call[key] = event["output"].clone();
         }
     }
     calls

@@ -76,14 +76,14 @@ fn agent_event(value: &Value) -> Option<Value> {
     let (event, result) = match value["type"].as_str()? {
         AGENT_EVENT => return Some(value.clone()),
         "tool:call" => ("ToolCallStarted", None),
-        "tool:result" => ("ToolCallCompleted", Some(("result", "output"))),
-        "tool:error" => ("ToolCallError", Some(("error", "error"))),
+        "tool:result" => ("ToolCallCompleted", Some("result")),
+        "tool:error" => ("ToolCallError", Some("error")),
         _ => return None,
     };
     let mut tool = json!({ "tool_name": value["tool"] });
     match result {
         None => tool["tool_args"] = value["input"].clone(),
-        Some((key, from)) => tool[key] = value[from].clone(),
+        Some(key) => tool[key] = value["output"].clone(),
     }
     Some(json!({ "event": event, "tool": tool }))
 }

@@ -161,7 +161,7 @@ mod tests {
             (json!({"type": "text", "message": "ab"}), Some("ab")),
             (json!({"type": "tool:call", "tool": "add", "input": {"a": 1}}), Some("calls add")),
             (json!({"type": "tool:result", "tool": "add", "output": 1}), None),
-            (json!({"type": "tool:error", "tool": "add", "error": "no"}), None),
+            (json!({"type": "tool:error", "tool": "add", "output": "no"}), None),
             (json!({"type": "subagent_call_start", "depth": 1}), None),
             (json!("half"), Some("half")),
         ] {

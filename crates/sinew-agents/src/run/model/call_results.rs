@@ -35,11 +35,9 @@ impl Conversation<'_> {
         note_tool_call(source, result.status);
         self.keep_artifacts().await?;
         let shown = shown_value(&result.content);
-        let event = if result.status == CallStatus::Succeeded {
-            json!({"type": "tool:result", "tool": call.tool, "output": shown})
-        } else {
-            json!({"type": "tool:error", "tool": call.tool, "error": shown})
-        };
+        let is_ok = result.status == CallStatus::Succeeded;
+        let kind = if is_ok { "tool:result" } else { "tool:error" };
+        let event = json!({"type": kind, "tool": call.tool, "output": shown});
         self.say(event.clone());
         events.push(event);
         if let Some(recording) = &self.place.call.recording {

@@ -526,7 +526,10 @@ impl<'a> Conversation<'a> {
             "cumulative": true,
         });
         if let Some(last) = exchanges.last() {
-            usage["model"] = name(last).into();
+            let called = self.models.iter().find(|model| model.spec.alias == last.alias);
+            let called = called.map(|model| model.spec.model.as_str()).unwrap_or_default();
+            let names = [last.answer.model.as_str(), called, last.alias.as_str()];
+            usage["model"] = names.into_iter().find(|name| !name.is_empty()).into();
             usage["finish_reason"] = word_of(&last.answer.finish).into();
         }
         if totals.usage.estimated {

@@ -78,7 +78,7 @@ fn of_delegation_tree(agent: &Value) -> Option<NestedAgent> {
     let name = Some(text("agentName")).filter(|name| !name.is_empty()).unwrap_or("Agent");
     let described = Some(text("systemPrompt")).filter(|prompt| !prompt.is_empty());
     let purpose = described.map(|prompt| format!(" It works by: {}", sinew_model::shortened(prompt, 300)));
-    let own = ["model", "reasoningEffort", "subagents"].into_iter();
+    let own = ["model", "reasoningEffort", "tools", "subagents"].into_iter();
     let member = |key: &str| Some((key.to_owned(), agent.get(key).filter(|value| !value.is_null())?.clone()));
     let request: Map<String, Value> = own.filter_map(member).collect();
     Some(NestedAgent {
@@ -104,8 +104,10 @@ fn of_tools_socket(node: &Value) -> Option<NestedAgent> {
     let tool = told("name").unwrap_or_else(|| format!("delegate_to_{}", slug(name)));
     let description = told("description").or_else(|| data("description").map(str::to_owned));
     let mut request = json!({ "links": node["links"] });
-    if let Some(model) = data("model") {
-        request["model"] = model.into();
+    for setting in ["model", "temperature", "reasoningEffort"] {
+        if let Some(value) = node["data"].get(setting).filter(|value| !value.is_null() && *value != "") {
+            request[setting] = value.clone();
+        }
     }
     Some(NestedAgent {
         declaration: declaration(
