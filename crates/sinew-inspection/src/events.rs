@@ -175,3 +175,98 @@ pub fn is_about(node: &str, wanted: &str) -> bool {
     let place = rest.strip_prefix("_iter").unwrap_or(rest);
     rest.is_empty() || (place.starts_with('_') && place[1..].chars().all(|c| c.is_ascii_digit() || c == '_'))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use sinew_engine::{ExecutionMode, TaskReply, Time};
+    use sinew_execution::Call;
+    use sinew_runtime::sim::{Sim, Stub, Stubbed};
+
+    use super::*;
+
+    const SWENY: &str = "id: w\nname: w\nentry: n\nnodes: {n: {name: N, instruction: Add.}}\nedges: []\n";
+    const COVALT: &str = r#"{"nodes": [{"id": "cs", "type": "chat-start", "data": {}},
+        {"id": "n", "type": "agent", "data": {"agent": "agent"}}],
+        "edges": [{"id": "e", "source": "cs", "target": "n", "data": {"channel": "flow"}}]}"#;
+    const TEAM: &str = r#"{"nodes": [{"id": "n", "type": "AI_AGENT", "subtype": "OPENAI_CHATGPT",
+        "configurations": {"agent": "agent"}}], "connections": []}"#;
+
+    /// An agent that reports its calls with its reply, and while it works if its progress is stored.
+    struct Reporter {
+        events: Vec<Value>,
+        is_in_process: bool,
+    }
+
+    impl Stub for Reporter {
+        fn call(&mut self, _: Time, _: &Call) -> Stubbed {
+            let progress = self.events.iter().filter(|_| self.is_in_process);
+            let progress = progress.map(|event| (1, event.clone())).collect();
+            let reply = TaskReply { events: self.events.clone(), ..TaskReply::new(json!({"text": "3"})) };
+            Stubbed::Answer { after: 1_000, result: Ok(reply), progress }
+        }
+    }
+
+    fn record(file: &str, text: &str, events: &[Value], is_in_process: bool, until: Time) -> Record {
+        let (library, program) = crate::tests::loaded(file, text);
+        let mut sim = Sim::new(Arc::new(library), Reporter { events: events.to_vec(), is_in_process });
+        sim.run(program, json!({"message": "hi"}), ExecutionMode::default(), until);
+        Record::local(sim.execution())
+    }
+
+    /// Types of the events about calls, with their tools.
+    fn calls(events: &[RecordedEvent]) -> Vec<String> {
+        let texts = events.iter().map(|event| event.line.event.to_string());
+        let of = |text: String| {
+            let tool = ["add", "bad"].into_iter().find(|tool| text.contains(&format!("\"{tool}\"")))?;
+            let kinds = ["tool:call", "tool:result", "tool:error", "Started", "Completed", "Error"];
+            let kind = kinds.into_iter().find(|kind| text.contains(&format!("{kind}\"")))?;
+            (!text.contains("toolCalls") && !text.contains("function_calls"))
+                .then(|| format!("{kind} {tool}"))
+        };
+        texts.filter_map(of).collect()
+    }
+
+    #[test]
+    fn a_call_is_reported_once_however_its_report_arrives() {
+        let event = |kind: &str, tool: &str| json!({"type": kind, "tool": tool, "input": 1, "output": 2});
+        let events =
+            [("tool:call", "add"), ("tool:result", "add"), ("tool:call", "bad"), ("tool:error", "bad")];
+        let events = events.map(|(kind, tool)| event(kind, tool));
+        for (file, text, stored, told) in [
+            ("w.yaml", SWENY, true, vec!["tool:call add", "tool:result add", "tool:call bad"]),
+            ("g.json", COVALT, true, vec!["Started add", "Completed add", "Started bad", "Error bad"]),
+            (
+                "t.json",
+                TEAM,
+                // Chunks are for observers; the output contains the calls.
+                false,
+                vec!["tool:call add", "tool:result add", "tool:call bad", "tool:error bad"],
+            ),
+        ] {
+            let ended = record(file, text, &events, false, 10_000);
+            assert!(ended.execution.state().ended);
+            let all = lines(&ended, EventWords::Native);
+            assert_eq!(calls(&all), if stored { told.clone() } else { Vec::new() }, "{file}");
+            let in_process = record(file, text, &events, true, 10_000);
+            assert_eq!(calls(&lines(&in_process, EventWords::Native)), told, "{file}");
+
+            let running = record(file, text, &events, false, 500);
+            let act = running.execution.state().acts.iter().position(|act| act.running == Some(1)).unwrap();
+            let attempt = (u32::try_from(act).unwrap(), 1);
+            let mut live = NativeEvents::default();
+            let project = |record: &Record, live: &mut NativeEvents| -> Vec<RecordedEvent> {
+                events.iter().flat_map(|event| live_lines(record, live, attempt, event.clone())).collect()
+            };
+            let mut followed = project(&running, &mut live);
+            assert!(followed.iter().all(|event| !event.is_stored()), "{file}");
+            let rest = lines_beside(&ended, EventWords::Native, &live);
+            assert!(rest.iter().all(|event| event.is_stored() && all.contains(event)), "{file}");
+            followed.extend(rest);
+            assert_eq!(calls(&followed), told, "{file}");
+            assert_eq!(project(&ended, &mut live), [], "{file}: the attempt is not running");
+        }
+    }
+}

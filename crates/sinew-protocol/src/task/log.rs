@@ -86,17 +86,10 @@ pub(super) fn bounded_log(lines: Vec<LogLine>) -> Vec<LogLine> {
     log.take()
 }
 
-/// Returns the text of an agent's progress: its `message`, the string itself, the name of a called
-/// tool, or its JSON.
+/// Returns the text of an agent's progress: its `message`, the string itself, or its JSON.
 pub fn progress_text(value: &Value) -> String {
-    let text = |key: &str| value.get(key).and_then(Value::as_str);
-    if let Some(text) = text("message").or_else(|| value.as_str()) {
-        return text.to_owned();
-    }
-    match (text("type"), text("tool")) {
-        (Some("tool:call"), Some(tool)) => format!("calls {tool}"),
-        _ => value.to_string(),
-    }
+    let text = value.get("message").and_then(Value::as_str).or_else(|| value.as_str());
+    text.map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Returns whether progress is a message for people, which is stored with the result. Chunks of
@@ -159,7 +152,7 @@ mod tests {
         for (value, text) in [
             (json!({"type": "text", "delta": "ab"}), None),
             (json!({"type": "text", "message": "ab"}), Some("ab")),
-            (json!({"type": "tool:call", "tool": "add", "input": {"a": 1}}), Some("calls add")),
+            (json!({"type": "tool:call", "tool": "add", "message": "calls add"}), Some("calls add")),
             (json!({"type": "tool:result", "tool": "add", "output": 1}), None),
             (json!({"type": "tool:error", "tool": "add", "output": "no"}), None),
             (json!({"type": "subagent_call_start", "depth": 1}), None),
