@@ -56,7 +56,7 @@ impl NativeEvents {
                     return adapter.project(ctx, fact);
                 };
                 let mut reply = TaskReply::clone(reply);
-                reply.events.retain(|event| !take(&mut reported.values, |value| value == event));
+                reply.events.retain(|event| !take(&mut reported.values, |value| contains(value, event)));
                 let (result, retried) = (Ok(reply.into()), *retried);
                 let (usage, worked_ms) = (usage.clone(), *worked_ms);
                 adapter.project(ctx, &Fact::Replied { act, attempt, result, retried, usage, worked_ms })
@@ -85,6 +85,14 @@ fn is_stored_message(value: &Value) -> bool {
     value
         .as_object()
         .is_some_and(|line| line.len() == 2 && line.contains_key("at") && line.contains_key("message"))
+}
+
+/// Returns whether progress reports an event of the reply; it can have further members.
+fn contains(value: &Value, event: &Value) -> bool {
+    match (value.as_object(), event.as_object()) {
+        (Some(value), Some(event)) => event.iter().all(|(key, member)| value.get(key) == Some(member)),
+        _ => value == event,
+    }
 }
 
 /// Removes the first item that is meant. Returns whether there was one.

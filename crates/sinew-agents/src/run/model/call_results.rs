@@ -38,7 +38,8 @@ impl Conversation<'_> {
         let is_ok = result.status == CallStatus::Succeeded;
         let kind = if is_ok { "tool:result" } else { "tool:error" };
         let event = json!({"type": kind, "tool": call.tool, "output": shown});
-        self.say(event.clone());
+        let size = result.content.to_string().len();
+        self.say_event(&event, json!({"turn": call.position.turn, "bytes": size}));
         events.push(event);
         if let Some(recording) = &self.place.call.recording {
             recording.add_result(&call.tool, &result);

@@ -351,7 +351,9 @@ impl<'a> Conversation<'a> {
             }
             let event =
                 json!({"type": "tool:call", "tool": call.tool, "input": shown_value(&call.arguments)});
-            self.report(event);
+            let message = format!("calls {}", call.tool);
+            self.say_event(&event, json!({"turn": call.position.turn, "message": message}));
+            self.events.push(event);
         }
         let log = self.log.shared();
         self.note_usage();
@@ -371,10 +373,13 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Reports an event of the work immediately and with the reply.
-    fn report(&mut self, event: Value) {
-        self.say(event.clone());
-        self.events.push(event);
+    /// Sends an event of the reply to observers, with further members.
+    pub(super) fn say_event(&self, event: &Value, further: Value) {
+        let mut said = event.clone();
+        if let (Value::Object(said), Value::Object(further)) = (&mut said, further) {
+            said.extend(further);
+        }
+        self.say(said);
     }
 
     /// Returns a call, started when polled, with the events of nested agents.
