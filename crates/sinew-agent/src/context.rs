@@ -25,7 +25,7 @@ use crate::step_log::StepLog;
 use crate::steps::{StepBook, StepTask, Steps};
 use crate::table::Entry;
 use crate::task_calls::{CallCounts, TaskCalls};
-use crate::task_properties::TaskProperties;
+use crate::task_properties::{CallerContext, TaskProperties};
 
 /// Maximum bytes of the events of a result.
 const MAX_EVENTS_BYTES: usize = 128 << 10;
@@ -205,7 +205,9 @@ impl Context {
         let peers = self.inner.peers.as_ref()?;
         let about = &self.inner.about;
         let owner = match (about.caller.as_str(), &about.caller_context) {
-            ("", Some(context)) => format!("start:{}:{}", context.caller, self.user()),
+            ("", Some(CallerContext { caller, .. })) => {
+                format!("start:{}:{caller}:{}", caller.len(), self.user())
+            }
             ("", None) => format!("user:{}", self.user()),
             (caller, _) => format!("caller:{caller}"),
         };

@@ -256,9 +256,10 @@ impl Local {
                 let _ = self.tree.input(now(), key.run, input, &mut self.world);
             }
             Message::Chunk(TaskKey { run, act, attempt }, value) => {
-                if let Some(run_of_task) = self.tree.runs().get(run) {
+                let Some(owner) = self.tree.runs().get(run) else { return };
+                if owner.execution.state().act(act).running == Some(attempt) {
                     let chunk = Fact::Progressed { act, attempt, value };
-                    self.world.observe(run, &run_of_task.execution, &[chunk]);
+                    self.world.observe(run, &owner.execution, &[chunk]);
                 }
             }
             Message::Usage(key, usage) => {

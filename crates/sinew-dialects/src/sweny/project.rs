@@ -84,7 +84,7 @@ fn told(ctx: &AdapterContext<'_>, act: ActivationId, said: &Value) -> Option<Nat
         Some(kind @ "tool:result") => {
             json!({ "type": kind, "node": node, "tool": member("tool"), "output": member("output") })
         }
-        // The agent stored the message with its result, in which it has no place among the calls.
+        // A message that is stored with the result has no position among the calls.
         None if said.get("at").is_some() => return None,
         _ => {
             let text = said.as_str().or_else(|| said.get("message")?.as_str())?;

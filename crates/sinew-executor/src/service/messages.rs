@@ -350,7 +350,6 @@ fn address(part: &Part) -> Option<&str> {
     }
 }
 
-/// Returns the user on whose behalf an execution runs: the named one, else its caller.
 /// Returns the A2A context of an execution, for the memory of its agents. `None` if its caller named
 /// none, and if a task started it: the caller is then an executor or an agent, for which many people
 /// can use the same context.
@@ -359,6 +358,7 @@ fn context_of(meta: &ExecutionMeta) -> Option<&str> {
     (!is_of_task && !meta.session.is_empty()).then_some(meta.session.as_str())
 }
 
+/// Returns the user on whose behalf an execution runs: the named one, else its caller.
 fn user_of(meta: &ExecutionMeta) -> &str {
     if meta.user.is_empty() { meta.caller.as_str() } else { &meta.user }
 }
