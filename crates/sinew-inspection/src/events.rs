@@ -1,6 +1,8 @@
 //! `execution events`: one line per event, in the vocabulary of the mesh, the dialect or the
 //! engine.
 
+use std::cell::Cell;
+
 use serde_json::Value;
 use sinew_documents::event::EventLine;
 use sinew_documents::words;
@@ -42,22 +44,17 @@ pub fn lines_beside(record: &Record, whose: EventWords, live: &NativeEvents) -> 
     let mut state = ExecutionState::new();
     let mut found = Vec::new();
     for (n, round) in record.execution.journal().iter().enumerate() {
-        let mut index = 0;
+        let index = Cell::new(0);
         for fact in &round.facts {
             sinew_engine::apply(&program.graph, &mut state, round.at, fact);
             let ctx = sinew_engine::AdapterContext::new(&program.graph, &state, round.at)
                 .with_execution_id(record.execution.id().as_str());
-            let mut native = Vec::new();
-            if whose == EventWords::Native {
-                native = unseen.of_fact(program.adapter, &ctx, fact);
-                // Events keep their positions, whichever of them a follower has seen.
-                index += all.of_fact(program.adapter, &ctx, fact).len().saturating_sub(native.len());
-            }
             let mut push = |kind: String, node: Option<String>, event: Value, text: String| {
-                index += 1;
-                let seq = format!("{}.{index}", n + 1);
+                let place = (n + 1, index.get() + 1);
+                index.set(place.1);
+                let seq = format!("{}.{}", place.0, place.1);
                 let line = EventLine { seq, at: round.at.into(), kind, node, event };
-                found.push(RecordedEvent { line, place: (n + 1, index), text });
+                found.push(RecordedEvent { line, place, text });
             };
             match whose {
                 EventWords::Mesh(words) => {
@@ -75,8 +72,13 @@ pub fn lines_beside(record: &Record, whose: EventWords, live: &NativeEvents) -> 
                     }
                 }
                 EventWords::Native => {
-                    for event in native {
-                        push(kind_of(&event), node_of(&event), event.json, event.line);
+                    let mut shown = unseen.of_fact(program.adapter, &ctx, fact).into_iter().peekable();
+                    for event in all.of_fact(program.adapter, &ctx, fact) {
+                        match shown.next_if_eq(&event) {
+                            Some(event) => push(kind_of(&event), node_of(&event), event.json, event.line),
+                            // Events keep their positions, whichever of them a follower has seen.
+                            None => index.set(index.get() + 1),
+                        }
                     }
                 }
                 EventWords::Facts => {
