@@ -145,9 +145,9 @@ fn approve(gateway: &Gateway, world: &World, execution: &str) {
 
 /// Returns messages and answers of the earlier conversations that a model received.
 fn earlier(world: &World, execution: &str) -> Vec<(String, String)> {
-    let log = world.ok(&["agent", "log", execution, "--content", "-o", "jsonl"]);
-    let begin = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let begin = begin.into_iter().find(|line| line.to_string().contains(r#""begin""#)).unwrap();
+    let log = world.json(&["agent", "log", execution, "--content"]);
+    let begin = &log[0]["records"][0];
+    assert_eq!(begin["kind"], "begin", "{log}");
     let turns = begin["content"].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     turns.iter().map(|turn| (text(&turn["input"]), text(&turn["output"]))).collect()
