@@ -1,15 +1,16 @@
 //! Model agents in the dialects: each receives the prompt that its dialect defines, remembers the
 //! conversation of its caller, and reports its work in the dialect's events and fields.
 
+use std::collections::BTreeSet;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::common::{Said, World};
 use crate::views::Gateway;
 
-/// A model that calls a tool which fails, then one that waits for a person, then answers. It answers
-/// its own calls only, so the prompt of a later conversation contains no call.
+/// A model that calls a tool which fails, then twice one that waits for a person, then answers.
 fn model_agent(name: &str) -> String {
     format!(
         r#"
@@ -25,6 +26,7 @@ run:
         price: {{input: 1, output: 1}}
         answers:
           - {{call: {{broken: {{}}}}}}
+          - {{call: {{workflow_approval: {{claim: 1}}}}}}
           - {{call: {{workflow_approval: {{claim: 7}}}}}}
           - {{text: "It is {name}."}}
     session: {{keep: 1d}}
@@ -82,8 +84,10 @@ struct DialectCase {
     prompt: &'static str,
     /// A pointer to the answer in the native result, and the answer.
     answer: (&'static str, &'static str),
-    /// A line of the live events before the person has answered.
+    /// Part of an event: of the call that waits for the person, if the dialect has one.
     live: &'static str,
+    /// Whether the event occurs while the model waits.
+    is_live: bool,
 }
 
 fn cases() -> [DialectCase; 4] {
@@ -97,6 +101,7 @@ fn cases() -> [DialectCase; 4] {
             prompt: "hello",
             answer: ("/outputs/n/output/response", "It is Covalt."),
             live: r#""tool_name":"workflow_approval","tool_args":{"claim":7}"#,
+            is_live: true,
         },
         DialectCase {
             workflow: "team",
@@ -106,6 +111,7 @@ fn cases() -> [DialectCase; 4] {
             prompt: "hello",
             answer: ("/nodes/n/output/result/content", "It is Team."),
             live: r#""tool":"workflow_approval","input":{"claim":7}"#,
+            is_live: true,
         },
         DialectCase {
             workflow: "flow",
@@ -115,6 +121,7 @@ fn cases() -> [DialectCase; 4] {
             prompt: "Say: hello",
             answer: ("/state/n", "It is Flow."),
             live: r#""type":"start_prompt","content":"Say: hello""#,
+            is_live: false,
         },
         DialectCase {
             workflow: "sweny",
@@ -124,10 +131,13 @@ fn cases() -> [DialectCase; 4] {
             prompt: r#"{"input":{"a":1}}"#,
             answer: ("/results/n/data/text", "It is agent."),
             live: r#""type":"tool:call","node":"n","tool":"workflow_approval","input":{"claim":7}"#,
+            is_live: true,
         },
     ]
 }
 
+/// Longer than any step takes.
+const PATIENCE: Duration = Duration::from_mins(1);
 /// A context that the caller of all executions names.
 const CHAT: &str = "01936f2a-0000-7000-8000-000000000002";
 
@@ -136,11 +146,19 @@ fn begin(gateway: &Gateway, workflow: &str, input: &Value) -> String {
     gateway.begin_with(&json!({ "workflow": workflow, "input": input, "session": CHAT }))
 }
 
-/// Approves the call of the model, and waits for the end.
-fn approve(gateway: &Gateway, world: &World, execution: &str) {
-    gateway.described(world, execution, "waiting");
-    gateway.approve(execution);
-    gateway.described(world, execution, "succeeded");
+/// Approves the next call of a model that was not approved yet.
+fn approve_next(gateway: &Gateway, approved: &mut BTreeSet<String>) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let open = gateway.document("/api/v1/approvals");
+        let open = open.as_array().unwrap().iter().filter_map(|one| one["execution"].as_str());
+        if let Some(question) = open.into_iter().find(|id| !approved.contains(*id)) {
+            gateway.approve(question);
+            approved.insert(question.to_owned());
+            return;
+        }
+        assert!(Instant::now() < until, "no call waits for approval");
+    }
 }
 
 /// Returns messages and answers of the earlier conversations that a model received.
@@ -168,15 +186,21 @@ fn a_model_agent_speaks_the_language_of_each_dialect() {
         world.online(&[workflow, agent]);
     }
     let gateway = Gateway::start(&world);
+    let mut approved = BTreeSet::new();
     for case in cases() {
         let DialectCase { workflow, input, prompt, answer: (at, answer), live, .. } = case;
         let first = begin(&gateway, workflow, &input);
         let follow = ["execution", "events", &first, "--native", "--follow", "-o", "jsonl"];
         let mut follower = world.command(&follow).stdout(Stdio::piped()).spawn().unwrap();
         let said = Said::by(follower.stdout.take().unwrap());
-        // The model waits for the person, so its node has no result.
-        let mut followed = said.wait_for(live);
-        approve(&gateway, &world, &first);
+        // Printed after the follower has subscribed to the agent's progress.
+        let mut followed = said.wait_for(r#""seq":"1.1""#);
+        approve_next(&gateway, &mut approved);
+        if case.is_live {
+            // The second call waits for the person, so the node has no result.
+            followed.push_str(&said.wait_for(live));
+        }
+        approve_next(&gateway, &mut approved);
         followed.push_str(&said.rest());
         assert!(follower.wait().unwrap().success());
         let stored = world.ok(&["execution", "events", &first, "--native", "-o", "jsonl"]);
@@ -184,19 +208,25 @@ fn a_model_agent_speaks_the_language_of_each_dialect() {
         assert_eq!(count(&followed), 1, "{workflow}: {live}\n{followed}");
         // Chunks of agentteam are for observers; its output contains the calls.
         assert_eq!(count(&stored), usize::from(workflow != "team"), "{workflow}: {live}\n{stored}");
+        gateway.described(&world, &first, "succeeded");
         let native = world.json(&["execution", "result", &first, "--native"]);
         assert_eq!(native.pointer(at), Some(&json!(answer)), "{native:#}");
         check_fields(workflow, &native);
         assert_eq!(earlier(&world, &first), []);
 
-        let second = begin(&gateway, workflow, &input);
-        approve(&gateway, &world, &second);
+        let mut again = |input: &Value| {
+            let execution = begin(&gateway, workflow, input);
+            approve_next(&gateway, &mut approved);
+            approve_next(&gateway, &mut approved);
+            gateway.described(&world, &execution, "succeeded");
+            execution
+        };
+        let second = again(&input);
         let turn = (prompt.to_owned(), answer.to_owned());
         assert_eq!(earlier(&world, &second), [turn.clone()], "{workflow}");
         if workflow == "covalt" {
             // Too large for the short form of a task.
-            let third = begin(&gateway, workflow, &json!({ "message": "x".repeat(70_000) }));
-            approve(&gateway, &world, &third);
+            let third = again(&json!({ "message": "x".repeat(70_000) }));
             assert_eq!(earlier(&world, &third), [turn.clone(), turn]);
         }
     }
@@ -208,7 +238,8 @@ fn check_fields(workflow: &str, native: &Value) {
         let calls = calls.as_array().unwrap().iter();
         calls.map(|call| (call[key].clone(), call.get("output").or(call.get("result")).is_some())).collect()
     };
-    let expected = [(json!("broken"), false), (json!("workflow_approval"), true)];
+    let approval = || (json!("workflow_approval"), true);
+    let expected = [(json!("broken"), false), approval(), approval()];
     match workflow {
         "covalt" => {
             let output = &native["outputs"]["n"]["output"];
