@@ -10,6 +10,7 @@ mod chat;
 mod claim;
 #[path = "../../crates/sinew/tests/common/mod.rs"]
 mod common;
+mod dialect_models;
 mod ended_work;
 mod http;
 mod model_server;

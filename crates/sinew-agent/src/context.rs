@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use sinew_mesh::Mesh;
 use sinew_protocol::a2a::{AgentCard, Message, Part};
-use sinew_protocol::task::{LogLine, MAX_EVENTS, TaskLog, is_answer_piece, progress_text};
+use sinew_protocol::task::{LogLine, MAX_EVENTS, TaskLog, is_message, progress_text};
 use sinew_protocol::tool::ToolDeclaration;
 use sinew_protocol::{ArtifactMeta, ArtifactName, ArtifactRef, ExecutionId, Fault, TaskId};
 use sinew_source::{HostReferences, VariableError};
@@ -25,7 +25,7 @@ use crate::step_log::StepLog;
 use crate::steps::{StepBook, StepTask, Steps};
 use crate::table::Entry;
 use crate::task_calls::{CallCounts, TaskCalls};
-use crate::task_properties::TaskProperties;
+use crate::task_properties::{CallerContext, TaskProperties};
 
 /// Maximum bytes of the events of a result.
 const MAX_EVENTS_BYTES: usize = 128 << 10;
@@ -193,9 +193,10 @@ impl Context {
         &self.inner.about.node
     }
 
-    /// Returns the session (A2A context).
+    /// Returns the session (A2A context). For a task of an execution, this is the context that the
+    /// execution's caller named, else the execution.
     pub fn session(&self) -> &str {
-        &self.inner.about.session
+        self.inner.about.context_id()
     }
 
     /// Returns the log of the task's session: one for each caller and A2A context. `None` outside a
@@ -203,11 +204,14 @@ impl Context {
     pub fn session_log(&self) -> Option<SessionLog> {
         let peers = self.inner.peers.as_ref()?;
         let about = &self.inner.about;
-        let owner = match about.caller.as_str() {
-            "" => format!("user:{}", self.user()),
-            caller => format!("caller:{caller}"),
+        let owner = match (about.caller.as_str(), &about.caller_context) {
+            ("", Some(CallerContext { caller, .. })) => {
+                format!("start:{}:{caller}:{}", caller.len(), self.user())
+            }
+            ("", None) => format!("user:{}", self.user()),
+            (caller, _) => format!("caller:{caller}"),
         };
-        Some(SessionLog::new(peers.steps()?, peers, &about.agent, &owner, &about.session))
+        Some(SessionLog::new(peers.steps()?, peers, &about.agent, &owner, about.context_id()))
     }
 
     /// Returns the deadline of the task.
@@ -281,7 +285,7 @@ impl Context {
     /// text, the member `message` of an object, or the JSON of another value.
     pub fn progress(&self, value: impl Into<Value>) {
         let value = value.into();
-        if !is_answer_piece(&value) {
+        if is_message(&value) {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let at = u64::try_from(now.as_millis()).unwrap_or_default();
             self.log().push(at, &progress_text(&value));

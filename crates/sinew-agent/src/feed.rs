@@ -69,7 +69,7 @@ impl EventFeed {
             outgoing: outgoing.clone(),
             subject: mesh.subject(&subject),
             task: TaskId::new(about.task.as_str()),
-            session: ContextId::new(about.session.as_str()),
+            session: ContextId::new(about.context_id()),
             brief,
             last: Mutex::new((0, false)),
         }))

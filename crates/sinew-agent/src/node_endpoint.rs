@@ -28,7 +28,7 @@ use crate::handler::HandlerOutput;
 use crate::node_tasks::{AnswerListener, NodeJoin, NodeStart};
 use crate::replicas::Replicas;
 use crate::reply;
-use crate::task_properties::{Surroundings, TaskProperties};
+use crate::task_properties::{CallerContext, Surroundings, TaskProperties};
 use crate::work::{EndedTask, FirstCall, GivenUp, begin_call, check_input, check_output, go_on, output_name};
 
 /// Minimum time before an executor repeats a refused task, in milliseconds.
@@ -51,6 +51,10 @@ impl NodeWork {
             workflow: request.workflow_name.into_owned(),
             node: request.node_id.into_owned(),
             session: request.execution_id.as_str().to_owned(),
+            caller_context: request.context_id.map(|id| CallerContext {
+                id: id.into_owned(),
+                caller: request.caller.map(std::borrow::Cow::into_owned).unwrap_or_default(),
+            }),
             deadline: request.deadline.map(|ms| UNIX_EPOCH + Duration::from_millis(ms)),
             instruction: request.instruction.map(std::borrow::Cow::into_owned),
             input_schema: request.input_schema.map(std::borrow::Cow::into_owned),

@@ -91,7 +91,7 @@ fn worked_ms(ended: &EndedTask) -> u64 {
 
 fn draft<'a>(about: &'a TaskProperties, ended: &EndedTask) -> Draft<'a> {
     Draft {
-        session: &about.session,
+        session: about.context_id(),
         retries: ended.retries,
         worked_ms: Some(worked_ms(ended)),
         vocabulary: about.vocabulary,

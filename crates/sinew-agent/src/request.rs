@@ -12,7 +12,7 @@ use sinew_protocol::task::TaskExtra;
 use sinew_protocol::{ExecutionId, Subject, TaskId, Token, header};
 
 use crate::failure::UNREADABLE;
-use crate::task_properties::TaskProperties;
+use crate::task_properties::{CallerContext, TaskProperties};
 
 /// Maximum call depth of workflows before a task; deeper calls are rejected.
 const DEEPEST: u32 = 32;
@@ -120,6 +120,12 @@ pub(crate) fn read(
         about.deadline = extra.deadline.map(|ms| UNIX_EPOCH + Duration::from_millis(ms));
         about.instruction = extra.instruction;
         about.context = extra.context;
+        if !about.session.is_empty() && about.session != about.execution.as_str() {
+            let execution = about.execution.as_str().to_owned();
+            let id = std::mem::replace(&mut about.session, execution);
+            let caller = about.context["caller"].as_str().unwrap_or_default().to_owned();
+            about.caller_context = Some(CallerContext { id, caller });
+        }
         given = extra.input;
     } else if let Some(deadline) = text(header::DEADLINE) {
         let ms = deadline.parse().map_err(|_| unreadable("the deadline is not a number of milliseconds"))?;

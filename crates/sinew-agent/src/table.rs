@@ -55,7 +55,7 @@ impl Entry {
     ) -> Self {
         let task = Task {
             id: TaskId::new(about.task.as_str()),
-            context_id: ContextId::new(about.session.as_str()),
+            context_id: ContextId::new(about.context_id()),
             status: TaskStatus::with_timestamp(TaskState::Submitted),
             artifacts: None,
             history: None,

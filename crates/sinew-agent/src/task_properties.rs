@@ -20,7 +20,10 @@ pub(crate) struct TaskProperties {
     pub(crate) attempt: u32,
     pub(crate) workflow: String,
     pub(crate) node: String,
+    /// A2A context of the task: for a task of an execution, the execution.
     pub(crate) session: String,
+    /// The context in which the task's execution was started.
+    pub(crate) caller_context: Option<CallerContext>,
     /// Token of the caller at the A2A endpoint; empty for tasks of executions.
     pub(crate) caller: String,
     pub(crate) deadline: Option<SystemTime>,
@@ -43,6 +46,15 @@ pub(crate) struct TaskProperties {
     pub(crate) result_token: Option<ResultToken>,
     /// The context of the input, if the task is from a node request; `context` is null then.
     pub(crate) surroundings: Option<Arc<Surroundings>>,
+}
+
+/// A2A context that the caller of an execution named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CallerContext {
+    /// The context; other callers can name the same one.
+    pub(crate) id: String,
+    /// Token of the caller.
+    pub(crate) caller: String,
 }
 
 /// The context of the input in a node request; encoded when the handler requests it.
@@ -74,6 +86,9 @@ impl Surroundings {
             "purpose": self.purpose,
             "request": self.request,
         });
+        if let Some(context) = &about.caller_context {
+            value["caller"] = context.caller.as_str().into();
+        }
         if !self.user_config.is_null() {
             value["user_config"] = self.user_config.clone();
         }
@@ -93,6 +108,7 @@ impl TaskProperties {
             workflow: String::new(),
             node: String::new(),
             session: String::new(),
+            caller_context: None,
             caller: String::new(),
             deadline: None,
             clock: Arc::default(),
@@ -109,6 +125,11 @@ impl TaskProperties {
             result_token: None,
             surroundings: None,
         }
+    }
+
+    /// Returns the A2A context: that of the execution's caller, if it named one.
+    pub(crate) fn context_id(&self) -> &str {
+        self.caller_context.as_ref().map_or(&self.session, |context| &context.id)
     }
 
     /// Returns the log of the activation's steps; `None` if the activation has no valid key.

@@ -18,7 +18,7 @@ use sinew_mesh::live::Control;
 use sinew_mesh::steps::StepLogId;
 use sinew_mesh::{HeaderMap, Mesh};
 use sinew_protocol::card::takes_node_requests;
-use sinew_protocol::task::{NodeAnswer, NodeOutput, read_node_answer};
+use sinew_protocol::task::{NodeAnswer, NodeOutput, WorkflowNodeRequest, read_node_answer};
 use sinew_protocol::{Subject, TaskId, Token, header};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -288,5 +288,49 @@ async fn a_task_of_the_queue_may_come_in_the_short_form() {
     let wanted = [None, Some("SINEW-5100"), None, Some("SINEW-5108")];
     assert_eq!(codes, wanted.map(|code| code.map(str::to_owned)));
     common::settled(&mesh, "node").await;
+    served.stop().await;
+}
+
+/// An agent that keeps what executions tell it in the session, and answers with what it was told before.
+fn listener() -> Agent {
+    let keep = Duration::from_hours(1);
+    Agent::dynamic("listener", None, None, move |input: Value, context: Context| async move {
+        let session = context.session_log().expect("a mesh keeps sessions");
+        let earlier = session.last(9, keep).await?;
+        session.append(input["text"].as_str().unwrap_or_default().to_owned().into(), keep).await?;
+        let earlier = earlier.iter().map(|words| String::from_utf8_lossy(words).into_owned());
+        Ok(json!({ "earlier": earlier.collect::<Value>(), "session": context.session() }))
+    })
+    .delivery(Delivery::Direct)
+}
+
+#[tokio::test]
+async fn a_session_of_executions_is_that_of_their_caller_and_its_context() {
+    let (server, mesh) = common::mesh().await;
+    let served = serve(&server, &mesh, listener()).await;
+    let mut executor = Executor::new(&mesh).await;
+    for (nth, (context, caller, user), earlier) in [
+        (0, ("chat", "ada", "u"), json!([])),
+        (1, ("chat", "ada", "u"), json!(["0"])),
+        (2, ("other", "ada", "u"), json!([])),
+        (3, ("chat", "bob", "u"), json!([])),
+        (4, ("chat", "ada", "v"), json!([])),
+        (5, ("chat", "ada", "u"), json!(["0", "1"])),
+    ] {
+        let task = asked(&mesh, "listener", nth);
+        let body = node_request(&task, &json!({ "text": nth.to_string() }));
+        let mut request = WorkflowNodeRequest::read(&body).unwrap();
+        request.context_id = Some(context.into());
+        request.caller = Some(caller.into());
+        request.user = Some(user.into());
+        executor.send_bytes(&task, request.to_bytes()).await;
+        let output = executor.output(&task).await;
+        assert_eq!(output, json!({ "earlier": earlier, "session": context }), "{context} {caller} {user}");
+    }
+    // An execution whose caller named no context has a session of its own.
+    let task = asked(&mesh, "listener", 6);
+    executor.send(&task, json!({ "text": "6" })).await;
+    let output = executor.output(&task).await;
+    assert_eq!(output, json!({ "earlier": [], "session": task.execution }));
     served.stop().await;
 }

@@ -9,7 +9,8 @@ use crate::timestamp::Timestamp;
 /// Event of an execution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventLine {
-    /// Position of the event, `ROUND.INDEX`: the round, starting at 1, and the index within it.
+    /// Position of the event, `ROUND.INDEX`: the round, starting at 1, and the index within it. The
+    /// index of an event that is not stored yet is 0.
     pub seq: String,
     /// When the event occurred (RFC 3339).
     pub at: Timestamp,

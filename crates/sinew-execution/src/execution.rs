@@ -6,6 +6,7 @@ use sinew_engine::{Action, AdapterContext, Decided, EngineInput, Fact, FactError
 use sinew_engine::{ExecutionState, InputRefusal, OpenWait, Round, Time};
 use sinew_protocol::ExecutionId;
 
+use crate::native_events::NativeEvents;
 use crate::program::Program;
 
 /// Execution in one process.
@@ -86,8 +87,8 @@ impl Execution {
 
     /// Returns the events of the dialect, derived from the journal.
     pub fn native_events(&self) -> Vec<NativeEvent> {
-        let mut events = Vec::new();
-        self.replay(|ctx, fact| events.extend(self.program.adapter.project(ctx, fact)));
+        let (mut events, mut projection) = (Vec::new(), NativeEvents::default());
+        self.replay(|ctx, fact| events.extend(projection.of_fact(self.program.adapter, ctx, fact)));
         events
     }
 

@@ -14,8 +14,10 @@ pub mod usage;
 
 mod call;
 mod execution;
+mod native_events;
 mod program;
 
 pub use call::{Call, TaskKey, activation_key, call_cycle, call_of, call_with_ids, label, path, task_id};
 pub use execution::Execution;
+pub use native_events::NativeEvents;
 pub use program::{Library, Program};

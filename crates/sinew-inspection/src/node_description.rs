@@ -9,7 +9,7 @@ use sinew_documents::words::duration;
 use sinew_engine::{ActivationId, Fact, TaskRequest, Time};
 use sinew_execution::events;
 use sinew_protocol::ExecutionId;
-use sinew_protocol::task::progress_text;
+use sinew_protocol::task::{is_message, progress_text};
 
 use crate::node_evidence::evidence_of;
 use crate::node_rows;
@@ -96,7 +96,7 @@ fn attempts_of(record: &Record, wanted: ActivationId) -> (Vec<FailedAttempt>, Ve
                         error: error.clone(),
                     });
                 }
-                Fact::Progressed { act, attempt, value } if *act == wanted => {
+                Fact::Progressed { act, attempt, value } if *act == wanted && is_message(value) => {
                     let said_at = value["at"].as_u64().map_or(round.at, |at| at.min(round.at));
                     logs.push(NodeMessage {
                         attempt: *attempt,

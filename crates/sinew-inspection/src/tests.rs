@@ -57,7 +57,7 @@ impl Stub for Agents {
 }
 
 /// Returns the workflows of a file, and the first of them.
-fn loaded(file: &str, text: &str) -> (Library, Program) {
+pub(crate) fn loaded(file: &str, text: &str) -> (Library, Program) {
     loaded_with(&[], file, text)
 }
 

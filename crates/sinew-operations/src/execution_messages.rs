@@ -11,7 +11,7 @@ use sinew_inspection::events::{self, EventWords};
 use sinew_inspection::record::Record;
 use sinew_mesh::live::Progress;
 use sinew_protocol::a2a::{PartContent, StreamResponse};
-use sinew_protocol::task::progress_text;
+use sinew_protocol::task::{is_message, progress_text};
 use sinew_protocol::{ActivationKey, TaskId};
 use sinew_runtime::local;
 
@@ -93,19 +93,21 @@ pub fn live_message(progress: &Progress, who: &TaskAgent) -> Option<Value> {
         .iter()
         .filter_map(|part| match &part.content {
             PartContent::Text(text) => Some(text.clone()),
-            PartContent::Data(value) => Some(progress_text(value)),
+            PartContent::Data(value) => is_message(value).then(|| progress_text(value)),
             _ => None,
         })
         .collect();
-    Some(json!({
-        "at": words::instant(local::now()),
-        "node": who.node,
-        "attempt": who.attempt,
-        "agent": who.agent,
-        "level": "info",
-        "text": texts.join("\n"),
-        "stored": false,
-    }))
+    (!texts.is_empty()).then(|| {
+        json!({
+            "at": words::instant(local::now()),
+            "node": who.node,
+            "attempt": who.attempt,
+            "agent": who.agent,
+            "level": "info",
+            "text": texts.join("\n"),
+            "stored": false,
+        })
+    })
 }
 
 /// Counts messages received from agents and read from the record, so that each is shown once.
@@ -130,7 +132,7 @@ impl ShownMessages {
 fn spoken(line: &EventLine) -> Option<Value> {
     let fact = &line.event;
     let (level, text) = match line.kind.as_str() {
-        "progressed" => ("info", progress_text(&fact["value"])),
+        "progressed" if is_message(&fact["value"]) => ("info", progress_text(&fact["value"])),
         "replied" => {
             let fault = fact["result"].get("fault")?;
             let again = if fact["retried"] == json!(true) { "; retrying" } else { "" };

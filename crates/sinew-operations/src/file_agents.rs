@@ -18,6 +18,7 @@ use sinew_plan::NodeOperation;
 use sinew_protocol::Fault;
 use sinew_protocol::code;
 use sinew_protocol::person_wait::{PersonWait, shorten_prompt};
+use sinew_protocol::task::is_answer_piece;
 use sinew_runtime::local::{Agents, Progress, now};
 use tokio_util::sync::CancellationToken;
 
@@ -160,8 +161,9 @@ impl Agents for FileAgents {
             let (usage, teller) = (Arc::clone(&task.usage), progress.clone());
             let told = tokio::spawn(async move {
                 while let Some(value) = said.recv().await {
-                    // Chunks of an incomplete answer are for observers, and not stored as facts.
-                    if value.get("type").is_none_or(|kind| kind != "text") {
+                    if is_answer_piece(&value) {
+                        progress.stream(value);
+                    } else {
                         progress.say(value);
                     }
                 }

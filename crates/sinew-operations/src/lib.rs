@@ -24,6 +24,7 @@ pub mod doctor;
 pub mod dry_run;
 pub mod execution_artifacts;
 pub mod execution_changes;
+pub mod execution_events;
 pub mod execution_list;
 pub mod execution_messages;
 pub mod execution_result;

@@ -27,7 +27,9 @@ use crate::message::{BadMessage, MeshMessage, Outcome, Vocabulary, WorkflowNodeR
 use crate::{ActivationKey, TaskId};
 
 pub use artifact::{Content, ResultArtifact};
-pub use log::{LogLine, MAX_LOG_BYTES, MAX_LOG_LINE, MAX_LOG_LINES, TaskLog, is_answer_piece, progress_text};
+pub use log::{
+    LogLine, MAX_LOG_BYTES, MAX_LOG_LINE, MAX_LOG_LINES, TaskLog, is_answer_piece, is_message, progress_text,
+};
 pub use node::{
     NodeAnswer, NodeRequestIds, NodeResultStatus, WorkflowNodeRequest, WorkflowNodeResult, is_node_message,
     read_node_answer,

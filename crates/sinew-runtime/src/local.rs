@@ -49,6 +49,11 @@ impl Progress {
         let _ = self.sender.send(Message::Progress(self.key, value));
     }
 
+    /// Reports a chunk of a streamed answer, which is shown to the observer and not stored.
+    pub fn stream(&self, chunk: Value) {
+        let _ = self.sender.send(Message::Chunk(self.key, chunk));
+    }
+
     /// Reports that a question to a person is open, until the guard is dropped; deadlines above the
     /// task are suspended meanwhile.
     #[must_use]
@@ -78,7 +83,8 @@ impl Drop for OpenPersonWait {
 }
 
 /// Observer that is called after each round of facts, with the index of its execution (0 = the
-/// requested one).
+/// requested one). It also receives each chunk of a streamed answer, as progress that is not part of
+/// the journal.
 pub type Observer = Box<dyn FnMut(usize, &Execution, &[Fact]) + Send>;
 
 /// Handle that controls a running execution.
@@ -131,6 +137,7 @@ impl std::fmt::Debug for Inspection {
 enum Message {
     Done(TaskKey, Result<TaskReply, Fault>),
     Progress(TaskKey, Value),
+    Chunk(TaskKey, Value),
     Usage(TaskKey, Value),
     /// Report of a question at the agent's own terminal: its name, its number, and the question
     /// while it is open.
@@ -247,6 +254,13 @@ impl Local {
             Message::Progress(key, value) => {
                 let input = EngineInput::Progress { act: key.act, attempt: key.attempt, value };
                 let _ = self.tree.input(now(), key.run, input, &mut self.world);
+            }
+            Message::Chunk(TaskKey { run, act, attempt }, value) => {
+                let Some(owner) = self.tree.runs().get(run) else { return };
+                if owner.execution.state().act(act).running == Some(attempt) {
+                    let chunk = Fact::Progressed { act, attempt, value };
+                    self.world.observe(run, &owner.execution, &[chunk]);
+                }
             }
             Message::Usage(key, usage) => {
                 // The result follows, even of a cancelled attempt.

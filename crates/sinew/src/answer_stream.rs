@@ -4,6 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 
 use serde_json::Value;
 use sinew_documents::words;
+use sinew_protocol::task::{is_message, progress_text};
 
 use crate::output::{Format, Output, escaped};
 
@@ -35,13 +36,12 @@ impl<'a> AnswerStream<'a> {
     pub(crate) fn tell(&mut self, value: &Value) {
         match value.get("type").and_then(Value::as_str) {
             Some("text") => self.piece(value["delta"].as_str().unwrap_or_default()),
-            // It has only the size of a result; the next turn shows more.
-            Some("tool:result") => {}
+            // The next turn shows what the model makes of a result.
+            _ if !is_message(value) => {}
             _ => {
                 self.end_line();
-                let text = value.as_str().or_else(|| value.get("message")?.as_str()).map(str::to_owned);
                 // Untrusted text never starts a line, where it could look like output of the program.
-                let text = sinew_source::indented(&text.unwrap_or_else(|| value.to_string()));
+                let text = sinew_source::indented(&progress_text(value));
                 self.output.note_block(&format!("{}: {text}", self.agent));
             }
         }

@@ -16,6 +16,7 @@ mod model_quirks;
 mod model_secrets;
 mod model_wires;
 mod nested;
+mod node_settings;
 mod real_servers;
 mod script;
 mod server;

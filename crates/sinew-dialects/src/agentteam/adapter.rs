@@ -27,6 +27,9 @@ pub(super) const NODE_REPORTED_FAILURE: &str = code::NODE_REPORTED_FAILURE.as_st
 pub(super) const RAW: &str = "_raw";
 /// The second port of a DELAY.
 const DELAY_PORT: &str = "main";
+/// Settings that agents read from the request, with their names in a node.
+const SETTINGS: [(&str, &str); 3] =
+    [("model", "model"), ("temperature", "temperature"), ("reasoningEffort", "reasoning_effort")];
 /// Default, minimum and maximum of the person's timeout, in seconds.
 const HUMAN_SECONDS: (f64, f64, f64) = (3_600.0, 60.0, 86_400.0);
 
@@ -320,6 +323,11 @@ fn ask(
         context["trigger_message"] = json!(message::trigger_message(ctx.input()));
         context["attached"] = json!(extra.attached);
         instruction = configurations.get("system_prompt").and_then(Value::as_str).map(str::to_owned);
+        for (setting, name) in SETTINGS {
+            if let Some(value) = configurations.get(name).filter(|value| !value.is_null()) {
+                context[setting] = value.clone();
+            }
+        }
     }
     if extra.kind == "EXTERNAL_ACTION" && extra.subtype == "SLACK" {
         context["message"] = json!(message::slack_message(&scope.input));
@@ -483,7 +491,9 @@ fn finish(ctx: &AdapterContext<'_>, act: ActivationId, raw: PortValues) -> Resul
         } else if rules.standard && port == "result" {
             let message = StandardMessage::adapt(&payload, Some(&node.id), Some(stamp));
             let message = if rules.by_text { message.with_parsed_json() } else { message };
-            (payload, message.to_json())
+            let mut message = message.to_json();
+            add_metadata(&mut message["metadata"], &used);
+            (payload, message)
         } else {
             let whole = whole_payload(&extra, rules, payload, &used, (&node.id, stamp));
             let value = if rules.is_start(&extra.kind) && extra.shape.is_some() {
@@ -520,36 +530,60 @@ fn finish(ctx: &AdapterContext<'_>, act: ActivationId, raw: PortValues) -> Resul
     })
 }
 
-/// The report of an agent in addition to its output.
+/// The report of an agent in addition to its output, in the fields of agent runners.
 #[derive(Default)]
-pub(super) struct ReportedWork<'a> {
+pub(super) struct ReportedWork {
+    /// Model and reason of the end.
+    pub(super) metadata: Map<String, Value>,
     /// Tokens and cost; `None` if the agent reported nothing.
-    pub(super) usage: Option<&'a Value>,
+    pub(super) usage: Option<Value>,
     /// Tool calls, in order.
     pub(super) calls: Vec<Value>,
 }
 
-impl<'a> ReportedWork<'a> {
-    fn of(ctx: &'a AdapterContext<'_>, act: ActivationId) -> Self {
+impl ReportedWork {
+    fn of(ctx: &AdapterContext<'_>, act: ActivationId) -> Self {
         let reply = ctx.act(act).last_reply().and_then(|reply| reply.result.as_ref().ok());
         let Some(reply) = reply else { return Self::default() };
+        let told = |key: &&str| reply.usage.get(*key).is_some_and(|value| !value.is_null());
+        let metadata = ["model", "finish_reason"].into_iter().filter(told);
+        let metadata = metadata.map(|key| (key.to_owned(), reply.usage[key].clone())).collect();
         let usage = Some(&reply.usage).filter(|usage| usage.as_object().is_some_and(|it| !it.is_empty()));
-        Self { usage, calls: function_calls(&reply.events) }
+        Self { metadata, usage: usage.map(token_usage), calls: function_calls(&reply.events) }
     }
 }
 
-/// Returns the tool calls among the events of a reply, each with the result that followed.
+/// Returns tokens by the names of agent runners, if the usage names them as model agents do.
+fn token_usage(usage: &Value) -> Value {
+    let count = |key: &str| usage.get(key).and_then(Value::as_u64);
+    match (count("input_tokens"), count("output_tokens")) {
+        (Some(prompt), Some(completion)) => json!({
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt.saturating_add(completion),
+        }),
+        _ => usage.clone(),
+    }
+}
+
+/// Returns the tool calls among the events of a reply, each with the result that followed. Results
+/// and errors are in the order of the calls of their tool.
 pub(super) fn function_calls(events: &[Value]) -> Vec<Value> {
     let is = |event: &Value, kind: &str| event["type"] == kind;
     let mut calls: Vec<Value> = Vec::new();
     for event in events {
         if is(event, "tool:call") {
             calls.push(json!({ "name": event["tool"], "arguments": event["input"] }));
-        } else if is(event, "tool:result") {
-            let open = |call: &&mut Value| call["name"] == event["tool"] && call.get("result").is_none();
-            if let Some(call) = calls.iter_mut().find(open) {
-                call["result"] = event["output"].clone();
-            }
+            continue;
+        }
+        let key = match () {
+            () if is(event, "tool:result") => "result",
+            () if is(event, "tool:error") => "error",
+            () => continue,
+        };
+        let is_open = |call: &Value| call.get("result").is_none() && call.get("error").is_none();
+        if let Some(call) = calls.iter_mut().find(|call| call["name"] == event["tool"] && is_open(call)) {
+            call[key] = event["output"].clone();
         }
     }
     calls
@@ -566,7 +600,7 @@ fn whole_payload(
     extra: &TeamNodeData,
     rules: PlanRules,
     payload: Value,
-    used: &ReportedWork<'_>,
+    used: &ReportedWork,
     (id, stamp): (&str, String),
 ) -> Value {
     if !rules.by_text {
@@ -584,10 +618,20 @@ fn whole_payload(
     }
 }
 
+/// Adds the reported model and reason of the end, unless the agent's own metadata contain them.
+pub(super) fn add_metadata(metadata: &mut Value, used: &ReportedWork) {
+    if let Some(metadata) = metadata.as_object_mut() {
+        for (key, value) in &used.metadata {
+            metadata.entry(key).or_insert_with(|| value.clone());
+        }
+    }
+}
+
 /// Converts an agent's reply to the output shape of agents in plans of earlier versions.
-fn adapt_agent(payload: &Value, used: &ReportedWork<'_>, id: &str, stamp: String) -> Value {
+fn adapt_agent(payload: &Value, used: &ReportedWork, id: &str, stamp: String) -> Value {
     let mut standard = StandardMessage::adapt(payload, Some(id), Some(stamp)).to_json();
-    if let Some(usage) = used.usage {
+    add_metadata(&mut standard["metadata"], used);
+    if let Some(usage) = &used.usage {
         standard["token_usage"] = usage.clone();
     }
     if !used.calls.is_empty() {

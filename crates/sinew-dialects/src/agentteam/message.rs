@@ -1,6 +1,6 @@
 //! The standard message format, and conversion from and to older formats.
 
-use super::adapter::ReportedWork;
+use super::adapter::{ReportedWork, add_metadata};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sinew_script::python_str;
@@ -118,7 +118,7 @@ pub(super) fn parsed_json(content: &Value) -> Option<Value> {
 /// Fields of the agent's own answer take precedence, then the fields of the standard message, then
 /// the fields of a JSON answer. `used` is the agent's report of its work, for answers that do not
 /// contain it.
-pub(super) fn agent_output(payload: Value, used: &ReportedWork<'_>, id: &str, stamp: String) -> Value {
+pub(super) fn agent_output(payload: Value, used: &ReportedWork, id: &str, stamp: String) -> Value {
     let message = StandardMessage::adapt(&payload, Some(id), Some(stamp));
     let parsed = parsed_json(&message.content);
     let mut members = match (&parsed, &payload) {
@@ -132,7 +132,7 @@ pub(super) fn agent_output(payload: Value, used: &ReportedWork<'_>, id: &str, st
     metadata.retain(|key, _| !is_reported(key));
     let said_format = payload.get("format_type").is_some_and(|format| !format.is_null());
     let format = if parsed.is_some() && !said_format { "json".to_owned() } else { message.format_type };
-    let standard = json!({
+    let mut standard = json!({
         "content": message.content,
         "metadata": metadata,
         "format_type": format,
@@ -140,12 +140,13 @@ pub(super) fn agent_output(payload: Value, used: &ReportedWork<'_>, id: &str, st
         "timestamp": message.timestamp,
         "parsed_json": parsed,
     });
+    add_metadata(&mut standard["metadata"], used);
     let mut add =
         |more: Map<String, Value>| members.extend(more.into_iter().filter(|(_, value)| !value.is_null()));
     if let Value::Object(standard) = standard {
         add(standard);
     }
-    if let Some(usage) = used.usage {
+    if let Some(usage) = &used.usage {
         add(Map::from_iter([("token_usage".to_owned(), usage.clone())]));
     }
     if !used.calls.is_empty() {

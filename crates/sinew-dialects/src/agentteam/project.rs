@@ -5,6 +5,7 @@ use sinew_engine::{
     ActivationEnd, ActivationId, ActivationPhase, AdapterContext, Fact, NativeEvent, TerminalStatus, Time,
 };
 use sinew_plan::{NodeOperation, PlanNode};
+use sinew_protocol::task::is_answer_piece;
 
 use super::adapter::{self, NODE_REPORTED_FAILURE};
 use super::delivery::{self, FailedConversion};
@@ -21,7 +22,8 @@ pub(super) fn events(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> 
         Fact::Started(_) => vec![of_run("execution_started", json!({ "trigger_data": ctx.input() }))],
         Fact::Began { act } => vec![of_node(ctx, *act, "node_started", json!({ "input": input(ctx, *act) }))],
         Fact::Progressed { act, value, .. } => {
-            vec![of_node(ctx, *act, "node_output_update", json!({ "chunk": value }))]
+            let chunk = if is_answer_piece(value) { &value["delta"] } else { value };
+            vec![of_node(ctx, *act, "node_output_update", json!({ "chunk": chunk }))]
         }
         Fact::Awaited { act, wait, .. } if adapter::asks_person(ctx, *act) => {
             let asked = json!({ "prompt": wait.prompt, "timeout_ms": wait.timeout_ms });

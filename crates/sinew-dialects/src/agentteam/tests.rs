@@ -448,7 +448,7 @@ fn tokens_that_an_agent_reports_reach_its_output() {
         (json!({ "content": "done", "_tokens": { "total": 8 } }), Some(&used), json!({ "total": 8 })),
         (json!("done"), None, Value::Null),
     ] {
-        let reported = ReportedWork { usage: reported, ..ReportedWork::default() };
+        let reported = ReportedWork { usage: reported.cloned(), ..ReportedWork::default() };
         let output = message::agent_output(payload.clone(), &reported, "ai", String::new());
         assert_eq!(output["token_usage"], want, "{payload}");
     }
@@ -476,10 +476,13 @@ fn calls_of_tools_reach_the_output_of_an_agent() {
         event("tool:result", "look", json!("one")),
         json!({ "type": "person", "approved": true }),
         event("tool:result", "other", json!("stray")),
+        event("tool:error", "look", json!("no")),
+        event("tool:call", "look", json!({ "id": 3 })),
     ];
     let want = json!([
         { "name": "look", "arguments": { "id": 1 }, "result": "one" },
-        { "name": "look", "arguments": { "id": 2 } },
+        { "name": "look", "arguments": { "id": 2 }, "error": "no" },
+        { "name": "look", "arguments": { "id": 3 } },
     ]);
     assert_eq!(json!(super::adapter::function_calls(&events)), want);
 }

@@ -24,6 +24,8 @@ use super::{NAME, cluster, executor, project, seen, template};
 /// A node failed.
 const FAILED: &str = code::COVALT_NODE_FAILED.as_str();
 
+/// Parameters of a node that calls a model, which agents read from the request.
+const SETTINGS: [&str; 3] = ["model", "temperature", "reasoningEffort"];
 /// Field with the outputs of a node before its error.
 pub(super) const PARTIAL: &str = "_partial";
 /// The execution would reach a cycle of its flow.
@@ -372,10 +374,11 @@ fn ask(
     });
     let mut instruction = text("instructions").or_else(|| text("system_prompt"));
     let mut output_schema = None;
+    let mut prompt = None;
     match node.kind.as_str() {
-        "agent" | "droid-agent" => work["message"] = json!(message_of(&input)),
+        "agent" | "droid-agent" => prompt = Some(message_of(&input)),
         "llm-completion" | "structured-output" => {
-            work["message"] = json!(text("prompt").unwrap_or_else(|| message_of(&input)));
+            prompt = Some(text("prompt").unwrap_or_else(|| message_of(&input)));
             output_schema = params.get("schema").filter(|_| node.kind == "structured-output").cloned();
         }
         "classifier" | "router" => {
@@ -388,11 +391,20 @@ fn ask(
             }));
             let described = choices.iter().map(|(name, about)| json!({ "name": name, "description": about }));
             context["choices"] = described.collect();
-            work["message"] = json!(text("prompt").unwrap_or_else(|| message_of(&input)));
+            prompt = Some(text("prompt").unwrap_or_else(|| message_of(&input)));
             instruction =
                 instruction.or_else(|| Some("Choose the category that fits the message best.".to_owned()));
         }
         _ => {}
+    }
+    if let Some(prompt) = prompt {
+        work["message"] = json!(prompt);
+        context["user_prompt"] = prompt.into();
+        for setting in SETTINGS {
+            if let Some(value) = params.get(setting).filter(|value| !value.is_null()) {
+                context[setting] = value.clone();
+            }
+        }
     }
     let agent = node.agent.clone().unwrap_or_default();
     TaskRequest { instruction, context, output_schema, ..TaskRequest::agent(agent, work) }
@@ -452,7 +464,22 @@ fn tokens_used(ctx: &AdapterContext<'_>, act: ActivationId, reply: &Value) -> Op
         Value::Object(members) => !members.is_empty(),
         other => !other.is_null(),
     };
-    is_told.then(|| used.clone())
+    is_told.then(|| prompt_and_completion(used))
+}
+
+/// Returns tokens by the names of the dialect, if the usage names them as model agents do.
+fn prompt_and_completion(usage: &Value) -> Value {
+    let count = |key: &str| usage.get(key).and_then(Value::as_u64);
+    match (count("input_tokens"), count("output_tokens")) {
+        (Some(prompt), Some(completion)) => json!({ "prompt": prompt, "completion": completion }),
+        _ => usage.clone(),
+    }
+}
+
+/// Returns the model that answered, as the agent reports it in its reply or separately.
+fn model_used<'a>(ctx: &'a AdapterContext<'_>, act: ActivationId, reply: &'a Value) -> Option<&'a Value> {
+    let beside = || ctx.act(act).last_reply()?.result.as_ref().ok()?.usage.get("model");
+    reply.get("model").or_else(beside).filter(|model| !model.is_null())
 }
 
 /// Returns the outputs by port, from a reply of any shape.
@@ -473,7 +500,7 @@ fn outputs_of(
     let value = match node.kind.as_str() {
         "agent" | "droid-agent" => {
             let mut answer = json!({ "response": text() });
-            if let Some(model) = reply.get("model").filter(|model| !model.is_null()) {
+            if let Some(model) = model_used(ctx, act, reply) {
                 answer["model"] = model.clone();
             }
             if let Some(used) = tokens_used(ctx, act, reply) {

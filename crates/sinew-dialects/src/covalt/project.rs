@@ -5,16 +5,21 @@ use sinew_engine::{
     ActivationEnd, ActivationId, ActivationPhase, AdapterContext, Fact, NativeEvent, TaskRequest,
     TerminalStatus,
 };
+use sinew_protocol::task::is_answer_piece;
 
 use super::adapter;
 use super::scope::{primary, shown};
 use super::template::spaced_json;
+
+/// Type of an event of the agent in a node.
+const AGENT_EVENT: &str = "agent_event";
 
 /// Returns the events of a fact. A node without streaming reports its start when it ends.
 pub(super) fn events(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
     let act = match fact {
         Fact::Began { act }
         | Fact::Progressed { act, .. }
+        | Fact::Replied { act, .. }
         | Fact::Completed { act, .. }
         | Fact::Failed { act, .. } => *act,
         Fact::CancelRequested { .. } => return cancelled(ctx),
@@ -27,12 +32,10 @@ pub(super) fn events(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> 
     let started = || (!streams).then(|| of(ctx, act, "started", None));
     match fact {
         Fact::Began { .. } if streams => vec![of(ctx, act, "started", None)],
-        Fact::Progressed { value, .. } if value["type"] == "agent_event" => {
-            vec![of(ctx, act, "agent_event", Some(value))]
-        }
-        // An error is reported when the node ends.
-        Fact::Progressed { value, .. } if value["type"] != "error" => {
-            vec![of(ctx, act, "progress", Some(value))]
+        Fact::Progressed { value, .. } => progress(ctx, act, value, streams).into_iter().collect(),
+        Fact::Replied { result: Ok(reply), .. } if streams => {
+            let of_agent = reply.events.iter().filter_map(agent_event);
+            of_agent.map(|event| of(ctx, act, AGENT_EVENT, Some(&event))).collect()
         }
         Fact::Completed { .. } => {
             let end = match adapter::error_of(ctx, act) {
@@ -51,6 +54,40 @@ pub(super) fn events(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> 
     }
 }
 
+/// Returns the event of an agent's progress. An error is reported when the node ends. Only a node that
+/// streams reports tool calls and tokens, because the start of others is reported at their end.
+fn progress(
+    ctx: &AdapterContext<'_>,
+    act: ActivationId,
+    value: &Value,
+    streams: bool,
+) -> Option<NativeEvent> {
+    let (kind, data) = match (agent_event(value), is_answer_piece(value)) {
+        (Some(event), _) if streams || value["type"] == AGENT_EVENT => (AGENT_EVENT, event),
+        (None, true) if streams => ("progress", json!({ "token": value["delta"] })),
+        (None, false) if value["type"] != "error" => ("progress", value.clone()),
+        _ => return None,
+    };
+    Some(of(ctx, act, kind, Some(&data)))
+}
+
+/// Returns the chat event of an agent's report: its own, or that of a tool call.
+fn agent_event(value: &Value) -> Option<Value> {
+    let (event, result) = match value["type"].as_str()? {
+        AGENT_EVENT => return Some(value.clone()),
+        "tool:call" => ("ToolCallStarted", None),
+        "tool:result" => ("ToolCallCompleted", Some("result")),
+        "tool:error" => ("ToolCallError", Some("error")),
+        _ => return None,
+    };
+    let mut tool = json!({ "tool_name": value["tool"] });
+    match result {
+        None => tool["tool_args"] = value["input"].clone(),
+        Some(key) => tool[key] = value["output"].clone(),
+    }
+    Some(json!({ "event": event, "tool": tool }))
+}
+
 /// Returns the events that a plugin's executor reported: `agent_event` unchanged, all others as
 /// progress.
 fn executor_events(ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<(&'static str, Value)> {
@@ -59,7 +96,7 @@ fn executor_events(ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<(&'static
     }
     let last = ctx.act(act).replies.last().filter(|reply| reply.tag == TaskRequest::EVALUATION);
     let Some(Ok(reply)) = last.map(|reply| &reply.result) else { return Vec::new() };
-    let kind = |event: &Value| if event["event_type"] == "agent_event" { "agent_event" } else { "progress" };
+    let kind = |event: &Value| if event["event_type"] == AGENT_EVENT { AGENT_EVENT } else { "progress" };
     super::executor::events(&reply.output)
         .into_iter()
         .map(|mut event| (kind(&event), event["data"].take()))
@@ -125,7 +162,7 @@ fn chat_event(event: &Value) -> Option<Value> {
         "error" => ("RunError", data["error"].as_str()),
         "cancelled" => ("RunCancelled", None),
         // Events of agents are unchanged.
-        "agent_event" => return Some(data.clone()),
+        AGENT_EVENT => return Some(data.clone()),
         _ => return None,
     };
     let mut chat = json!({
@@ -139,6 +176,13 @@ fn chat_event(event: &Value) -> Option<Value> {
         chat["content"] = json!(content);
     }
     Some(chat)
+}
+
+/// Returns the chat events that the agent of a node reported with its reply.
+fn agent_chat_events(ctx: &AdapterContext<'_>, act: ActivationId) -> impl Iterator<Item = Value> {
+    let streams = ctx.node_of(act).extra["streaming"] == true;
+    let reply = ctx.act(act).last_reply().filter(|_| streams).and_then(|reply| reply.result.as_ref().ok());
+    reply.into_iter().flat_map(|reply| &reply.events).filter_map(agent_event)
 }
 
 /// Returns the chat messages of an execution so far: the work of each node, the text for the
@@ -176,6 +220,7 @@ fn chat_events(
                 told.push(event("RunError", ended, Some(("content", error))));
             }
             (Some(ActivationEnd::Succeeded), None) => {
+                told.extend(agent_chat_events(ctx, act).map(|event| (ended, act, event)));
                 let given = one.output.as_ref().and_then(|output| primary(&output.value));
                 told.push(event("FlowNodeResult", ended, Some(("result", given.unwrap_or_default()))));
                 told.push(event("FlowNodeCompleted", ended, None));

@@ -3,7 +3,7 @@
 //! Most events are notes of the adapter, because only it knows when a node was entered and why an
 //! edge was taken.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sinew_engine::{ActivationId, AdapterContext, Fact, NativeEvent};
 
 use super::result;
@@ -72,21 +72,25 @@ fn started(ctx: &AdapterContext<'_>) -> Vec<NativeEvent> {
     ]
 }
 
-/// Returns the event of an agent's progress: a tool call or a message.
+/// Returns the event of an agent's progress: a tool call, its result, or a message. A failed call has
+/// no result.
 fn told(ctx: &AdapterContext<'_>, act: ActivationId, said: &Value) -> Option<NativeEvent> {
     let node = &ctx.node_of(act).id;
-    if let Some(text) = said.as_str() {
-        return Some(event(json!({ "type": "node:progress", "node": node, "message": text })));
-    }
-    let kind = said.get("type")?.as_str()?;
-    if !matches!(kind, "tool:call" | "tool:result" | "node:progress") {
-        return None;
-    }
-    let mut all = Map::from_iter([("type".to_owned(), json!(kind)), ("node".to_owned(), json!(node))]);
-    all.extend(
-        said.as_object()?.iter().filter(|(key, _)| *key != "node").map(|(k, v)| (k.clone(), v.clone())),
-    );
-    Some(event(Value::Object(all)))
+    let member = |key: &str| said.get(key).cloned().unwrap_or_default();
+    Some(event(match said.get("type").and_then(Value::as_str) {
+        Some(kind @ "tool:call") => {
+            json!({ "type": kind, "node": node, "tool": member("tool"), "input": member("input") })
+        }
+        Some(kind @ "tool:result") => {
+            json!({ "type": kind, "node": node, "tool": member("tool"), "output": member("output") })
+        }
+        // A message that is stored with the result has no position among the calls.
+        None if said.get("at").is_some() => return None,
+        _ => {
+            let text = said.as_str().or_else(|| said.get("message")?.as_str())?;
+            json!({ "type": "node:progress", "node": node, "message": text })
+        }
+    }))
 }
 
 /// Adds a line to an event: its type, its subject, and its distinguishing detail.

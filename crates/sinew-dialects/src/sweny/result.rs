@@ -76,9 +76,7 @@ impl NodeResult {
         let mut all = Map::new();
         all.insert("status".into(), json!(self.status));
         all.insert("data".into(), Value::Object(self.data.clone()));
-        if !self.tool_calls.is_empty() {
-            all.insert("toolCalls".into(), Value::Array(self.tool_calls.clone()));
-        }
+        all.insert("toolCalls".into(), Value::Array(self.tool_calls.clone()));
         if !self.evals.is_empty() {
             all.insert("evals".into(), Value::Array(self.evals.clone()));
         }
@@ -105,18 +103,24 @@ impl NodeResult {
     }
 }
 
-/// Returns the tool calls in an agent's events: a call without a result failed.
+/// Returns the tool calls in an agent's events. A call without a result failed. Results and errors
+/// are in the order of the calls of their tool.
 fn calls(events: &[Value]) -> Vec<Value> {
     let mut calls: Vec<Value> = Vec::new();
+    let mut open: Vec<usize> = Vec::new();
     for event in events {
-        let tool = || event.get("tool").cloned().unwrap_or_default();
-        match event.get("type").and_then(Value::as_str) {
-            Some("tool:call") => calls.push(json!({
-                "tool": tool(), "input": event.get("input").cloned().unwrap_or_default(), "status": "error",
-            })),
-            Some("tool:result") => {
-                let open = |call: &&mut Value| call["tool"] == tool() && call.get("output").is_none();
-                if let Some(call) = calls.iter_mut().find(open) {
+        let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
+        let tool = event.get("tool").cloned().unwrap_or_default();
+        match kind {
+            "tool:call" => {
+                open.push(calls.len());
+                let input = event.get("input").cloned().unwrap_or_default();
+                calls.push(json!({ "tool": tool, "input": input, "status": "error" }));
+            }
+            "tool:result" | "tool:error" => {
+                let Some(found) = open.iter().position(|at| calls[*at]["tool"] == tool) else { continue };
+                let call = &mut calls[open.remove(found)];
+                if kind == "tool:result" {
                     call["output"] = event.get("output").cloned().unwrap_or_default();
                     call["status"] = json!("success");
                 }

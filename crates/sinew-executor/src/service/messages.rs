@@ -86,6 +86,8 @@ impl Shared {
         request.deadline = call.deadline;
         request.user = Some(Cow::Borrowed(user_of(meta)));
         request.user_config = (!meta.user_config.is_null()).then_some(Cow::Borrowed(&meta.user_config));
+        request.context_id = context_of(meta).map(Cow::Borrowed);
+        request.caller = context_of(meta).map(|_| Cow::Borrowed(meta.caller.as_str()));
         request.purpose = Cow::Borrowed(&ask.tag);
         request.node = (call.node != call.label).then_some(Cow::Borrowed(&*call.node));
         request.path.clone_from(&call.path);
@@ -177,6 +179,9 @@ impl Shared {
             vocabulary: self.vocabulary,
         };
         let mut message = request(call, &sender, schemas).message;
+        if let Some(context) = context_of(meta) {
+            message.message = message.message.with_context_id(context);
+        }
         let (input, address) = self.inline_or_stored(call, meta).await?;
         match &address {
             Some(address) => point_to(&mut message, address),
@@ -186,7 +191,7 @@ impl Shared {
         let extra = TaskExtra {
             input: address.is_none().then_some(input),
             instruction: call.ask.instruction.clone(),
-            context: Self::context(call, &sender.user, &meta.user_config),
+            context: Self::context(call, &sender.user, meta),
             tag: call.ask.tag.clone(),
             activation: call.activation.clone(),
             attempt: call.key.attempt,
@@ -206,7 +211,7 @@ impl Shared {
     }
 
     /// Returns the context of the input, as agents receive it.
-    fn context(call: &Call, user: &str, user_config: &Value) -> Value {
+    fn context(call: &Call, user: &str, meta: &ExecutionMeta) -> Value {
         let mut context = serde_json::json!({
             "user": user,
             "workflow": call.workflow,
@@ -219,8 +224,11 @@ impl Shared {
             "purpose": call.ask.tag,
             "request": call.ask.context,
         });
-        if !user_config.is_null() {
-            context["user_config"] = user_config.clone();
+        if context_of(meta).is_some() {
+            context["caller"] = meta.caller.as_str().into();
+        }
+        if !meta.user_config.is_null() {
+            context["user_config"] = meta.user_config.clone();
         }
         context
     }
@@ -340,6 +348,14 @@ fn address(part: &Part) -> Option<&str> {
         PartContent::Url(url) => Some(url),
         _ => None,
     }
+}
+
+/// Returns the A2A context of an execution, for the memory of its agents. `None` if its caller named
+/// none, and if a task started it: the caller is then an executor or an agent, for which many people
+/// can use the same context.
+fn context_of(meta: &ExecutionMeta) -> Option<&str> {
+    let is_of_task = meta.parent.is_some() || meta.calling.is_some();
+    (!is_of_task && !meta.session.is_empty()).then_some(meta.session.as_str())
 }
 
 /// Returns the user on whose behalf an execution runs: the named one, else its caller.

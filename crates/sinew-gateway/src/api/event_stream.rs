@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use axum::response::Response;
-use sinew_inspection::events::{self, EventWords};
-use sinew_operations::execution_changes::{ExecutionChanges, FoundExecution};
+use sinew_inspection::events::{EventWords, RecordedEvent};
+use sinew_operations::execution_changes::FoundExecution;
+use sinew_operations::execution_events::ExecutionEvents;
 
 use super::api_call::bad_request;
 use super::frame_stream::{FrameQueue, FrameSource, FrameStream};
@@ -22,8 +23,9 @@ pub(super) struct EventChoice {
 
 /// Source of the events of one execution.
 struct EventFrames {
-    changes: ExecutionChanges,
-    choice: EventChoice,
+    events: ExecutionEvents,
+    /// Only events of this node.
+    node: Option<String>,
 }
 
 /// Parses the `seq` of an event, `12.3`.
@@ -40,39 +42,38 @@ pub(super) async fn respond(
     choice: EventChoice,
 ) -> Result<Response, HttpProblem> {
     let mut stream = FrameStream::open(state)?;
-    let mut events = EventFrames { changes: ExecutionChanges::of(found).await?, choice };
-    events.take(&mut stream.queue);
-    Ok(stream.respond(events))
+    let mut events = ExecutionEvents::of(found, choice.words, choice.after).await?;
+    let first = events.take_stored();
+    let frames = EventFrames { events, node: choice.node };
+    frames.push(first, &mut stream.queue);
+    Ok(stream.respond(frames))
 }
 
 impl FrameSource for EventFrames {
     async fn fill(&mut self, queue: &mut FrameQueue) {
-        match self.changes.next().await {
-            Ok(true) => self.take(queue),
-            Ok(false) => queue.end("event: end\ndata: {}\n\n"),
+        match self.events.next().await {
+            Ok(Some(events)) => self.push(events, queue),
+            Ok(None) => queue.end("event: end\ndata: {}\n\n"),
             // The client reconnects and resumes after its last event.
             Err(failure) => queue.end(format!(": {}\n\n", failure.code)),
         }
     }
 
     fn stop_frame(&self) -> String {
-        let (round, index) = self.choice.after;
+        let (round, index) = self.events.after();
         format!(": the gateway is shutting down; continue with Last-Event-ID: {round}.{index}\n\n")
     }
 }
 
 impl EventFrames {
-    /// Appends frames for the events after the last sent one.
-    fn take(&mut self, queue: &mut FrameQueue) {
-        for event in events::lines(&self.changes.record, self.choice.words) {
-            if event.place() <= self.choice.after {
-                continue;
-            }
-            self.choice.after = event.place();
-            if self.choice.node.as_deref().is_none_or(|node| event.is_about(node)) {
+    /// Appends frames for events. A client resumes after the last stored one, so others have no id.
+    fn push(&self, events: Vec<RecordedEvent>, queue: &mut FrameQueue) {
+        for event in events {
+            if self.node.as_deref().is_none_or(|node| event.is_about(node)) {
                 // JSON output contains no line breaks, so the data is one line.
                 let data = serde_json::to_string(&event.line).unwrap_or_default();
-                queue.push(format!("id: {}\ndata: {data}\n\n", event.line.seq));
+                let id = if event.is_stored() { format!("id: {}\n", event.line.seq) } else { String::new() };
+                queue.push(format!("{id}data: {data}\n\n"));
             }
         }
     }

@@ -92,6 +92,14 @@ pub fn progress_text(value: &Value) -> String {
     text.map_or_else(|| value.to_string(), str::to_owned)
 }
 
+/// Returns whether progress is a message for people, which is stored with the result. Chunks of
+/// streamed answers are for live observers, and the other events of calls are events of the result.
+pub fn is_message(value: &Value) -> bool {
+    let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
+    let is_event = matches!(kind, "tool:result" | "tool:error") || kind.starts_with("subagent_call_");
+    !is_event && !is_answer_piece(value)
+}
+
 /// Returns whether progress is a chunk of a streamed answer. Chunks are for live observers and are
 /// not stored.
 pub fn is_answer_piece(value: &Value) -> bool {
@@ -141,7 +149,16 @@ mod tests {
         ] {
             assert_eq!(progress_text(&value), text);
         }
-        assert!(is_answer_piece(&json!({"type": "text", "delta": "ab"})));
-        assert!(!is_answer_piece(&json!({"type": "text", "message": "ab"})));
+        for (value, text) in [
+            (json!({"type": "text", "delta": "ab"}), None),
+            (json!({"type": "text", "message": "ab"}), Some("ab")),
+            (json!({"type": "tool:call", "tool": "add", "message": "calls add"}), Some("calls add")),
+            (json!({"type": "tool:result", "tool": "add", "output": 1}), None),
+            (json!({"type": "tool:error", "tool": "add", "output": "no"}), None),
+            (json!({"type": "subagent_call_start", "depth": 1}), None),
+            (json!("half"), Some("half")),
+        ] {
+            assert_eq!(is_message(&value).then(|| progress_text(&value)).as_deref(), text, "{value}");
+        }
     }
 }

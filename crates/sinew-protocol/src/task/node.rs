@@ -63,6 +63,12 @@ pub struct WorkflowNodeRequest<'a> {
     /// Settings of that user for the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_config: Option<Cow<'a, Value>>,
+    /// A2A context in which the execution was started. Absent if its caller named none.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub context_id: Option<Cow<'a, str>>,
+    /// Caller that started the execution, next to its context.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Cow<'a, str>>,
     /// Reason for the call: the node's own work, or a question about it.
     #[serde(borrow)]
     pub purpose: Cow<'a, str>,
@@ -128,6 +134,8 @@ impl<'a> WorkflowNodeRequest<'a> {
             deadline: None,
             user: None,
             user_config: None,
+            context_id: None,
+            caller: None,
             purpose: Cow::Borrowed(""),
             node: None,
             path: Vec::new(),

@@ -19,31 +19,33 @@ use crate::error::AgentError;
 const MAY_HAVE_ACTED: &str = "The call may have taken effect: check before you make it again.";
 
 impl Conversation<'_> {
-    /// Logs the result of a call and the events of nested agents.
+    /// Logs the result of a call. Returns its events: those of nested agents, and its result or error.
     pub(super) async fn take_result(
         &mut self,
         call: &ToolCall,
-        (outcome, events): (ToolOutcome, Vec<Value>),
-    ) -> Result<(), AgentError> {
+        (outcome, mut events): (ToolOutcome, Vec<Value>),
+    ) -> Result<Vec<Value>, AgentError> {
         let result = self.result(call, outcome);
         if result.status == CallStatus::Unknown && self.agent.on_unknown == UnknownRule::Ask {
             // The call may have taken effect: a person decides whether to repeat it.
-            return self.record(StepBody::Question(call.position.clone())).await;
+            self.record(StepBody::Question(call.position.clone())).await?;
+            return Ok(events);
         }
         let source = self.tools.spec(&call.tool).map_or("other", |tool| tool.source.as_str());
         note_tool_call(source, result.status);
         self.keep_artifacts().await?;
-        let size = result.content.to_string().len();
-        self.say(
-            json!({"type": "tool:result", "turn": call.position.turn, "tool": call.tool, "bytes": size}),
-        );
-        self.events.extend(events);
         let shown = shown_value(&result.content);
-        self.events.push(json!({"type": "tool:result", "tool": call.tool, "output": shown}));
+        let is_ok = result.status == CallStatus::Succeeded;
+        let kind = if is_ok { "tool:result" } else { "tool:error" };
+        let event = json!({"type": kind, "tool": call.tool, "output": shown});
+        let size = result.content.to_string().len();
+        self.say_event(&event, json!({"turn": call.position.turn, "bytes": size}));
+        events.push(event);
         if let Some(recording) = &self.place.call.recording {
             recording.add_result(&call.tool, &result);
         }
-        self.record(StepBody::Done { call: call.position.clone(), result }).await
+        self.record(StepBody::Done { call: call.position.clone(), result }).await?;
+        Ok(events)
     }
 
     /// Stores results that leave the prompt as artifacts, if the model has the tool to read them.

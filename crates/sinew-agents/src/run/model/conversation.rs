@@ -1,6 +1,7 @@
 //! The shell of a conversation: performs its next steps and appends their results to the log.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,8 +12,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
 use sinew_model::{
-    CappedResult, ConversationEnd, ConversationSpec, EffectClass, NextStep, PersonQuestion, QuestionReason,
-    StartStep, StepBody, ToolCall, cap_result,
+    CappedResult, ConversationEnd, ConversationSpec, EffectClass, Exchange, NextStep, PersonQuestion,
+    QuestionReason, StartStep, StepBody, ToolCall, cap_result,
 };
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::{Fault, FaultKind};
@@ -22,6 +23,7 @@ use super::builtin_tools::BuiltinTool;
 use super::conversation_log::{ConversationLog, SharedLog};
 use super::endpoint::{FilledHeaders, ModelEndpoint};
 use super::figures::note_replayed_turns;
+use super::model_ask::word_of;
 use super::nested::{NestedScope, NestedShare};
 use super::session::{EarlierTurns, leave_turn, session_turn};
 use super::tool_calls::ToolOutcome;
@@ -347,21 +349,37 @@ impl<'a> Conversation<'a> {
             if call.effect == EffectClass::Once {
                 self.record(StepBody::Call(call.position.clone())).await?;
             }
-            let arguments = shown_value(&call.arguments);
+            let event =
+                json!({"type": "tool:call", "tool": call.tool, "input": shown_value(&call.arguments)});
             let message = format!("calls {}", call.tool);
-            self.say(json!({"type": "tool:call", "turn": call.position.turn, "tool": call.tool, "message": message}));
-            self.events.push(json!({"type": "tool:call", "tool": call.tool, "input": arguments}));
+            self.say_event(&event, json!({"turn": call.position.turn, "message": message}));
+            self.events.push(event);
         }
         let log = self.log.shared();
         self.note_usage();
         let mut running: FuturesUnordered<_> =
             calls.iter().map(|call| self.place_call(call, left, share, &log)).collect();
+        // In the order of the calls, so that each result can be assigned to its call.
+        let mut events: BTreeMap<u32, Vec<Value>> = BTreeMap::new();
         loop {
             let next = running.next();
             let done = if share.is_none() { self.log.forgetting(next).await } else { next.await };
-            let Some((call, outcome)) = done else { return Ok(()) };
-            self.take_result(call, outcome?).await?;
+            let Some((call, outcome)) = done else { break };
+            let told = self.take_result(call, outcome?).await?;
+            events.insert(call.position.index, told);
         }
+        drop(running);
+        self.events.extend(events.into_values().flatten());
+        Ok(())
+    }
+
+    /// Sends an event of the reply to observers, with further members.
+    pub(super) fn say_event(&self, event: &Value, further: Value) {
+        let mut said = event.clone();
+        if let (Value::Object(said), Value::Object(further)) = (&mut said, further) {
+            said.extend(further);
+        }
+        self.say(said);
     }
 
     /// Returns a call, started when polled, with the events of nested agents.
@@ -382,6 +400,7 @@ impl<'a> Conversation<'a> {
             key: &call.position.key,
             share,
             depth: place.nested.map_or(0, |above| above.depth) + 1,
+            observers: place.nested.map_or(&place.call.progress, |above| above.observers),
             log,
         });
         async move {
@@ -487,11 +506,14 @@ impl<'a> Conversation<'a> {
 
     fn usage(&self) -> Value {
         let totals = &self.log.state.totals;
-        let mut names: Vec<&str> = Vec::new();
-        for exchange in &self.log.state.exchanges {
-            let name =
-                if exchange.answer.model.is_empty() { &exchange.alias } else { &exchange.answer.model };
-            if !names.contains(&name.as_str()) {
+        let exchanges = &self.log.state.exchanges;
+        let name = |exchange: &'_ Exchange| {
+            let Exchange { alias, answer, .. } = exchange;
+            if answer.model.is_empty() { alias.clone() } else { answer.model.clone() }
+        };
+        let mut names: Vec<String> = Vec::new();
+        for name in exchanges.iter().map(name) {
+            if !names.contains(&name) {
                 names.push(name);
             }
         }
@@ -508,6 +530,13 @@ impl<'a> Conversation<'a> {
             // The log contains the turns of all attempts.
             "cumulative": true,
         });
+        if let Some(last) = exchanges.last() {
+            let called = self.models.iter().find(|model| model.spec.alias == last.alias);
+            let called = called.map(|model| model.spec.model.as_str()).unwrap_or_default();
+            let names = [last.answer.model.as_str(), called, last.alias.as_str()];
+            usage["model"] = names.into_iter().find(|name| !name.is_empty()).into();
+            usage["finish_reason"] = word_of(&last.answer.finish).into();
+        }
         if totals.usage.estimated {
             usage["estimated_tokens"] = true.into();
         }

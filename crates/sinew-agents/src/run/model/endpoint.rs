@@ -108,10 +108,11 @@ impl ModelEndpoint {
         Ok(headers)
     }
 
-    /// Calls the model once within the remaining time. `asked` counts earlier answers, for scripts.
+    /// Calls the model once within the remaining time, with the settings of `model`. `asked` counts
+    /// earlier answers, for scripts.
     pub(crate) async fn ask(
         &self,
-        prompt: &Prompt,
+        (prompt, model): (&Prompt, &ModelSpec),
         (asked, left): (usize, Duration),
         headers: &FilledHeaders,
         secrets: &ResolvedSecrets,
@@ -125,7 +126,7 @@ impl ModelEndpoint {
         let headers =
             headers.as_ref().map_err(|reason| ModelRefusal::new(RefusalKind::Denied, reason.clone()))?;
         let end = Instant::now() + self.total.min(left);
-        let mut turn = self.adapted_exchange(prompt, headers, end, deltas).await;
+        let mut turn = self.adapted_exchange((prompt, model), headers, end, deltas).await;
         if let Err(refusal) = &mut turn {
             refusal.message =
                 format!("model '{}': {}", self.spec.alias, clean(refusal.message.as_bytes(), secrets));
@@ -136,7 +137,7 @@ impl ModelEndpoint {
     /// Calls the model. Repeats the request without a member that the server rejects.
     async fn adapted_exchange(
         &self,
-        prompt: &Prompt,
+        (prompt, model): (&Prompt, &ModelSpec),
         headers: &HeaderMap,
         end: Instant,
         deltas: &mut (dyn FnMut(TurnDelta) + Send),
@@ -145,7 +146,7 @@ impl ModelEndpoint {
         let mut quirks = known.clone();
         let mut variant = 1;
         loop {
-            let request = encode_request(prompt, &self.spec, &quirks);
+            let request = encode_request(prompt, model, &quirks);
             let body = request.body.clone();
             let failed = match self.exchange(request, headers.clone(), end, deltas).await {
                 Ok(turn) => {

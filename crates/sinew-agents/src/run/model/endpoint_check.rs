@@ -85,7 +85,9 @@ impl ModelAgent {
             cache_key: String::new(),
         };
         let begun = Instant::now();
-        let answer = endpoint.ask(&prompt, (0, endpoint.total), &headers, &secrets, &mut |_| {}).await;
+        let answer = endpoint
+            .ask((&prompt, &endpoint.spec), (0, endpoint.total), &headers, &secrets, &mut |_| {})
+            .await;
         Some(match answer {
             Ok(turn) => Ok(ModelPong { model: turn.model, took: begun.elapsed(), usage: turn.usage }),
             Err(refusal) => Err(refusal.message),

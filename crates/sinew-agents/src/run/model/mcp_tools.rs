@@ -19,6 +19,8 @@ use crate::peers::PeerDescription;
 use crate::run::RunnerSurroundings;
 use crate::run::mcp::{McpServer, McpTool, ServerLocation, ToolLock, ToolPin};
 
+/// Name of the server or tool that searches for nodes that enable the search of their dialect.
+pub(super) const WEB_SEARCH: &str = "web_search";
 /// Maximum bytes of a tool's description in a prompt.
 const MAX_DESCRIPTION_BYTES: usize = 4 << 10;
 /// Maximum bytes of a tool's schema.
@@ -158,7 +160,7 @@ impl ModelAgent {
         let asked = servers_of_request(call.context.get("request").unwrap_or(&Value::Null));
         let wanted = self
             .server_rules()
-            .filter(|(rule, on_request)| if *on_request { asked.contains(&rule.name) } else { !is_nested });
+            .filter(|(rule, on_request)| asked.contains(&rule.name) || (!*on_request && !is_nested));
         try_join_all(wanted.map(|(rule, _)| async {
             let (at_work, tools) = ask_server(rule, around, Some(call)).await?;
             let tools = self.accepted(rule, tools)?;
@@ -320,9 +322,16 @@ fn servers_of_request(request: &Value) -> Vec<String> {
         _ => Vec::new(),
     };
     let lists = ["mcp", "mcpServers", "mcp_servers"].iter().filter_map(|key| request.get(*key)).flat_map(of);
+    let search = is_search_wanted(request).then(|| WEB_SEARCH.to_owned());
     lists
+        .chain(search)
         .chain(attached_names(request, is_server_node, &["server", "server_name", "serverName", "toolset"]))
         .collect()
+}
+
+/// Returns whether the calling node enables the search of its dialect (agentflow).
+pub(super) fn is_search_wanted(request: &Value) -> bool {
+    request.pointer("/tools/web_search") == Some(&Value::Bool(true))
 }
 
 /// Returns whether an attached node is an MCP server: by type in covalt, by subtype in agentteam.
@@ -409,6 +418,8 @@ mod tests {
             ),
             (json!({"attached": [{"subtype": "MCP_TOOL", "configurations": {"server": "a"}}, 7]}), vec!["a"]),
             (json!({"attached": {"name": "files"}}), vec![]),
+            (json!({"tools": {"web_search": true, "subagents": false}}), vec!["web_search"]),
+            (json!({"tools": {"web_search": false}}), vec![]),
             (Value::Null, vec![]),
         ] {
             assert_eq!(servers_of_request(&request), names, "{request}");

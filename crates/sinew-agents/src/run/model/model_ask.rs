@@ -122,8 +122,8 @@ impl Conversation<'_> {
         };
         let span = chat_span(&model.spec, self.activation);
         let left = self.wall_left(spec);
-        let asking =
-            model.ask(&ask.prompt, (asked, left), &self.headers[ask.model], self.secrets, &mut deltas);
+        let prompt = (&ask.prompt, &spec.models[ask.model]);
+        let asking = model.ask(prompt, (asked, left), &self.headers[ask.model], self.secrets, &mut deltas);
         let begun = Instant::now();
         let answer = feed.flushed_while(asking.instrument(span.clone())).await;
         // The rest of an interrupted answer may be a part of a secret.
@@ -189,7 +189,7 @@ fn note_answer(span: &tracing::Span, answer: Result<&ModelTurn, &ModelRefusal>) 
 }
 
 /// Returns the serialised name of a kind, as in records.
-fn word_of(kind: &impl serde::Serialize) -> String {
+pub(super) fn word_of(kind: &impl serde::Serialize) -> String {
     serde_json::to_value(kind).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }
 

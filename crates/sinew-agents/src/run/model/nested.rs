@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use sinew_model::{BudgetSpec, ConversationSpec, ConversationState, ToolCall};
 use sinew_protocol::tool::ToolDeclaration;
 use sinew_protocol::usage::TaskUsage;
+use tokio::sync::mpsc::UnboundedSender;
 
 use super::conversation::ConversationScope;
 use super::conversation_log::{ConversationLog, SharedLog};
@@ -48,6 +49,8 @@ pub(super) struct NestedScope<'a> {
     pub(super) share: NestedShare,
     /// Number of parent conversations.
     pub(super) depth: u32,
+    /// Observers of the task, who receive the events of the call.
+    pub(super) observers: &'a UnboundedSender<Value>,
     pub(super) log: &'a Arc<SharedLog>,
 }
 
@@ -75,7 +78,7 @@ fn of_delegation_tree(agent: &Value) -> Option<NestedAgent> {
     let name = Some(text("agentName")).filter(|name| !name.is_empty()).unwrap_or("Agent");
     let described = Some(text("systemPrompt")).filter(|prompt| !prompt.is_empty());
     let purpose = described.map(|prompt| format!(" It works by: {}", sinew_model::shortened(prompt, 300)));
-    let own = ["model", "reasoningEffort", "subagents"].into_iter();
+    let own = ["model", "reasoningEffort", "tools", "subagents"].into_iter();
     let member = |key: &str| Some((key.to_owned(), agent.get(key).filter(|value| !value.is_null())?.clone()));
     let request: Map<String, Value> = own.filter_map(member).collect();
     Some(NestedAgent {
@@ -101,8 +104,10 @@ fn of_tools_socket(node: &Value) -> Option<NestedAgent> {
     let tool = told("name").unwrap_or_else(|| format!("delegate_to_{}", slug(name)));
     let description = told("description").or_else(|| data("description").map(str::to_owned));
     let mut request = json!({ "links": node["links"] });
-    if let Some(model) = data("model") {
-        request["model"] = model.into();
+    for setting in ["model", "temperature", "reasoningEffort"] {
+        if let Some(value) = node["data"].get(setting).filter(|value| !value.is_null() && *value != "") {
+            request[setting] = value.clone();
+        }
     }
     Some(NestedAgent {
         declaration: declaration(
@@ -179,7 +184,12 @@ impl ModelAgent {
             let begin = self.begin(&own);
             let log = ConversationLog::nested(nested.log, nested.key, &begin).await?;
             let place = ConversationScope { call: &own, nested: Some(nested), ..above };
-            let mut events = vec![event("subagent_call_start", above, nested, None)];
+            let report = |event: Value| {
+                // Fails if nobody observes the task.
+                let _unheard = nested.observers.send(event.clone());
+                event
+            };
+            let mut events = vec![report(event("subagent_call_start", above, nested, None))];
             let held = self.hold_conversation(place, log).await?;
             let usage = TaskUsage::of(&held.usage).unwrap_or_default().total();
             let (result, told) = match held.result {
@@ -193,7 +203,7 @@ impl ModelAgent {
                     (Err(fault.to_string()), told)
                 }
             };
-            events.push(told);
+            events.push(report(told));
             Ok((ToolOutcome { usage, waited_ms: held.waited_ms, ..ToolOutcome::from(result) }, events))
         }
         .boxed()

@@ -5,7 +5,7 @@ use sinew_model::{CappedResult, ConversationEnd, ConversationState, SessionTurn,
 
 use super::ModelAgent;
 use super::endpoint::ModelEndpoint;
-use super::setup::user_message;
+use super::setup::{message_of, user_message};
 use crate::call::Call;
 use crate::error::AgentError;
 
@@ -61,7 +61,7 @@ pub(super) fn session_turn(
     Some(SessionTurn {
         activation: activation.to_owned(),
         at,
-        input: shortened(&user_message(&call.input)),
+        input: shortened(&message_of(call)),
         output: shortened(&user_message(output)),
         tainted: state.tainted || state.session.iter().any(|turn| turn.tainted),
     })

@@ -1,5 +1,6 @@
 //! Builds the spec of a conversation from an agent file and a task.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
@@ -18,6 +19,9 @@ const MAX_SHOWN_SKILL: usize = 4 << 10;
 
 /// Reasoning efforts that nodes can request.
 const EFFORTS: [&str; 4] = ["minimal", "low", "medium", "high"];
+
+/// Temperatures that nodes can request.
+const TEMPERATURES: RangeInclusive<f64> = 0.0..=2.0;
 
 /// Compiled schemas of tools and outputs, shared by conversations.
 static SCHEMAS: LazyLock<SchemaCache> = LazyLock::new(SchemaCache::default);
@@ -38,12 +42,22 @@ impl ModelAgent {
         let plugged = ["/links/model/0/data/model", "/links/model/0/data/alias", "/links/model/0/label"];
         let plugged = plugged.iter().find_map(|at| request.pointer(at)?.as_str());
         let wanted = request.get("model").and_then(Value::as_str).or(plugged);
-        let named = wanted.and_then(|alias| {
-            self.endpoints.iter().chain(&self.others).find(|endpoint| endpoint.spec.alias == alias)
-        });
+        let named = wanted.and_then(|name| self.named_model(name));
         let rest =
             self.endpoints.iter().filter(|one| named.is_none_or(|named| named.spec.alias != one.spec.alias));
         named.into_iter().chain(rest).collect()
+    }
+
+    /// Returns the model of this alias, else of this name at its provider (`gpt-5`, `openai:gpt-5`).
+    fn named_model(&self, name: &str) -> Option<&ModelEndpoint> {
+        let all = || self.endpoints.iter().chain(&self.others);
+        let is_named = |spec: &ModelSpec| {
+            let of_provider =
+                name.strip_prefix(spec.provider.as_str()).and_then(|rest| rest.strip_prefix(':'));
+            !spec.model.is_empty() && (spec.model == name || of_provider == Some(&spec.model))
+        };
+        let by_alias = all().find(|endpoint| endpoint.spec.alias == name);
+        by_alias.or_else(|| all().find(|endpoint| is_named(&endpoint.spec)))
     }
 
     /// Returns the spec of a conversation. `begun_at` is the time of its first start.
@@ -81,9 +95,9 @@ impl ModelAgent {
             system,
             examples: self.examples.clone(),
             history: Vec::new(),
-            input: user_message(&call.input),
+            input: message_of(call),
             summary_model: models.iter().position(|one| Some(&one.spec.alias) == summary).unwrap_or(0),
-            models: models.iter().map(|endpoint| with_effort(&endpoint.spec, &call.context)).collect(),
+            models: models.iter().map(|endpoint| with_settings(&endpoint.spec, &call.context)).collect(),
             fallback: self.fallback,
             tools,
             output: OutputSpec {
@@ -111,13 +125,18 @@ impl ModelAgent {
     }
 }
 
-/// Applies the reasoning effort that the calling node requests, if the file enables reasoning.
-fn with_effort(model: &ModelSpec, context: &Value) -> ModelSpec {
+/// Applies the settings that the calling node requests: its temperature, and its reasoning effort if
+/// the file enables reasoning.
+fn with_settings(model: &ModelSpec, context: &Value) -> ModelSpec {
     let mut model = model.clone();
     let asked = context.pointer("/request/reasoningEffort").and_then(Value::as_str);
     if let Some(effort) = asked.filter(|effort| EFFORTS.contains(effort) && model.reasoning.is_some()) {
         model.reasoning = Some(effort.to_owned());
     }
+    // An expression in a workflow file can make it a text.
+    let number = |value: &Value| value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
+    let asked = context.pointer("/request/temperature").and_then(number);
+    model.temperature = asked.filter(|one| TEMPERATURES.contains(one)).or(model.temperature);
     model
 }
 
@@ -150,6 +169,14 @@ fn verdict_schema(request: &Value) -> Value {
         Some(pass) => json!({"enum": [pass, if pass.eq_ignore_ascii_case("no") { "yes" } else { "no" }]}),
         None => json!({"type": "string"}),
     }
+}
+
+/// Returns the user message of a task: the prompt that the dialect derives for the node, if it derives
+/// one, else the input.
+pub(super) fn message_of(call: &Call) -> String {
+    let prompt = call.context.pointer("/request/user_prompt").and_then(Value::as_str);
+    let prompt = prompt.filter(|text| !text.trim().is_empty());
+    prompt.map_or_else(|| user_message(&call.input), str::to_owned)
 }
 
 /// Formats the input: a plain text as it is, everything else as JSON.

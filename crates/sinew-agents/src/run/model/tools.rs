@@ -12,7 +12,9 @@ use sinew_protocol::{Fault, code};
 use sinew_script::Function;
 
 use super::builtin_tools::BuiltinTool;
-use super::mcp_tools::{McpServerRule, OfferedServer, ServerAtWork, WantedTools, attached_names};
+use super::mcp_tools::{
+    McpServerRule, OfferedServer, ServerAtWork, WEB_SEARCH, WantedTools, attached_names, is_search_wanted,
+};
 use super::nested::{MAX_DEPTH, NestedAgent, nested_agents};
 use super::setup::compiled;
 use crate::host_tools::{HostTool, HostTools};
@@ -67,9 +69,10 @@ impl ToolSource {
         }
     }
 
-    /// Returns whether the calling node must request the tools.
+    /// Returns whether the calling node selects the tools. The servers of a nested agent are already
+    /// selected.
     fn is_of_request(&self) -> bool {
-        matches!(self, Self::Request { .. } | Self::Mcp { on_request: true, .. })
+        matches!(self, Self::Request { .. } | Self::Mcp { .. })
     }
 }
 
@@ -260,7 +263,21 @@ impl ToolTable {
                 table.add_host(tool, Arc::clone(host))?;
             }
         }
+        if is_search_wanted(request) && !table.has_search() {
+            return Err(unusable_tools(format!(
+                "the node enables {WEB_SEARCH}, but the file of agent '{own}' has no MCP server or tool of this \
+                 name; add one, or disable {WEB_SEARCH} at the node"
+            )));
+        }
         Ok(table)
+    }
+
+    /// Returns whether a tool searches for nodes that enable the search of their dialect.
+    fn has_search(&self) -> bool {
+        self.specs.iter().any(|spec| {
+            let server = spec.source.strip_prefix("mcp:").and_then(|source| source.split_once('/'));
+            spec.declaration.name == WEB_SEARCH || server.is_some_and(|(server, _)| server == WEB_SEARCH)
+        })
     }
 
     fn add_nested(&mut self, agent: NestedAgent, settings: &ToolSettings) -> Result<(), Fault> {

@@ -18,7 +18,7 @@ fn a_run_that_breaks_off_keeps_its_results_and_its_last_events() {
         assert_eq!(&output["results"], results);
         output
     };
-    let done = json!({ "status": "success", "data": {} });
+    let done = json!({ "status": "success", "data": {}, "toolCalls": [] });
     let file = workflow(&json!({ "a": {}, "b": {} }), "a>b b>a");
     let case = json!({ "workflow": file, "input": {}, "stubs": {}, "options": { "max_steps": 3 } });
     let output = check(
@@ -30,7 +30,7 @@ fn a_run_that_breaks_off_keeps_its_results_and_its_last_events() {
     assert_eq!(output["trace"]["steps"].as_array().unwrap().len(), 3);
 
     let nobody = "Node \"b\" requires skills [nobody] but none of them is available";
-    let broken = json!({ "status": "failed", "data": { "error": nobody } });
+    let broken = json!({ "status": "failed", "data": { "error": nobody }, "toolCalls": [] });
     let file = workflow(&json!({ "a": {}, "b": { "skills": ["nobody"] } }), "a>b");
     let output = check(
         &json!({ "workflow": file, "input": {}, "stubs": {} }),
@@ -40,7 +40,7 @@ fn a_run_that_breaks_off_keeps_its_results_and_its_last_events() {
     );
     assert_eq!(output["trace"]["steps"][1], json!({ "node": "b", "status": "failed", "iteration": 1 }));
 
-    let failed = json!({ "status": "failed", "data": { "error": "no luck" } });
+    let failed = json!({ "status": "failed", "data": { "error": "no luck" }, "toolCalls": [] });
     let stubs = json!({ "nodes": { "a": [failed] } });
     check(
         &json!({ "workflow": workflow(&json!({ "a": {}, "b": {} }), "a>b"), "input": {}, "stubs": stubs }),
@@ -70,7 +70,7 @@ fn a_cancelled_run_ends_its_node_and_itself() {
         bench.lines(),
         ["workflow:start w", "sources:resolved", "node:enter a", "node:exit a failed", "workflow:end"]
     );
-    let cancelled = json!({ "status": "failed", "data": { "error": "cancelled" } });
+    let cancelled = json!({ "status": "failed", "data": { "error": "cancelled" }, "toolCalls": [] });
     let output = bench.state().outcome.as_ref().unwrap().output.as_ref().unwrap();
     assert_eq!(output["results"], json!({ "a": cancelled }));
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use sinew_documents::event::EventLine;
 use sinew_inspection::events::{self, EventWords, RecordedEvent};
-use sinew_operations::execution_changes::ExecutionChanges;
+use sinew_operations::execution_events::ExecutionEvents;
 use sinew_operations::failure::Failure;
 use sinew_protocol::Vocabulary;
 
@@ -87,14 +87,13 @@ pub(super) async fn events(args: &EventsArgs, output: &Output) -> Result<Exit, F
     if matches!(output.format, Format::Json | Format::Yaml) {
         return Err(Failure::usage("--follow cannot print a single document").hint("use -o jsonl"));
     }
-    let mut changes = ExecutionChanges::of(found).await?;
-    let mut shown = 0;
+    let mut events = ExecutionEvents::of(found, whose, (0, 0)).await?;
+    let mut found = events.take_stored();
     loop {
-        let found = events::lines(&changes.record, whose);
-        found.iter().skip(shown).filter(|event| takes(event)).for_each(|event| print(event, output));
-        shown = found.len();
-        if !changes.next().await? {
-            return Ok(Exit::Ok);
+        found.iter().filter(|event| takes(event)).for_each(|event| print(event, output));
+        match events.next().await? {
+            Some(next) => found = next,
+            None => return Ok(Exit::Ok),
         }
     }
 }

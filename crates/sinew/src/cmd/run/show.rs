@@ -1,5 +1,6 @@
 //! Progress of an execution: a live tree on a terminal, one line per change elsewhere.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use sinew_documents::node::NodeRow;
 use sinew_documents::words;
 use sinew_engine::{Fact, Time};
-use sinew_execution::{Execution, events};
+use sinew_execution::{Execution, NativeEvents, events};
 use sinew_inspection::execution_status::end_word;
 use sinew_inspection::node_rows;
 use sinew_inspection::node_table::{NodeColumns, NodeLine, PictureLine};
@@ -32,6 +33,8 @@ pub(crate) struct View {
     ascii: bool,
     quiet: bool,
     events: Option<Events>,
+    /// Projections to events of the dialect, by index of the execution.
+    native: BTreeMap<usize, NativeEvents>,
     /// Whether a program reads the events: JSON documents instead of lines for people.
     machine: bool,
     /// Facts were appended since the picture was taken.
@@ -109,6 +112,7 @@ impl View {
             ascii: output.ascii,
             quiet: output.quiet,
             events,
+            native: BTreeMap::new(),
             machine: output.is_machine(),
             is_stale: false,
             is_paused: false,
@@ -119,7 +123,7 @@ impl View {
 
     /// Shows facts that were appended.
     pub(crate) fn observe(&mut self, run: usize, execution: &Execution, facts: &[Fact]) {
-        self.print_events(execution, facts);
+        self.print_events(run, execution, facts);
         if run != 0 || self.quiet {
             return;
         }
@@ -130,9 +134,10 @@ impl View {
         }
     }
 
-    fn print_events(&self, execution: &Execution, facts: &[Fact]) {
+    fn print_events(&mut self, run: usize, execution: &Execution, facts: &[Fact]) {
         let Some(which) = self.events else { return };
-        let ctx = execution.ctx();
+        let (ctx, adapter) = (execution.ctx(), execution.program().adapter);
+        let native = self.native.entry(run).or_default();
         let mut out = std::io::stdout().lock();
         for fact in facts {
             match which {
@@ -144,7 +149,7 @@ impl View {
                     }
                 }
                 Events::Native => {
-                    for event in execution.program().adapter.project(&ctx, fact) {
+                    for event in native.of_fact(adapter, &ctx, fact) {
                         let _ = if self.machine {
                             writeln!(out, "{}", escape_text(&event.json.to_string()))
                         } else {
