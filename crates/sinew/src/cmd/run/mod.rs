@@ -28,11 +28,12 @@ use sinew_operations::file_agents::{self, FileAgents, PeopleOfNode};
 use sinew_operations::local_records;
 use sinew_operations::ready_made::add_ready_made;
 use sinew_operations::workflow_file::{self, Loaded};
+use sinew_protocol::decision::WrittenDecision;
 use sinew_protocol::{ExecutionId, code};
 use sinew_runtime::local::{self, Control, Local};
 use tokio::runtime::Builder;
 
-use self::person::{PersonPrompt, RunTerminal, SharedTerminal};
+use self::person::{PersonPrompt, RunTerminal, SharedTerminal, written_answer};
 use crate::agent_trust::{TrustArgs, called_from};
 use crate::connect::new_runtime;
 use crate::deadline::Deadline;
@@ -40,7 +41,7 @@ use crate::exit::Exit;
 use crate::input;
 use crate::output::{Format, Output};
 use crate::signals::Signals;
-use crate::terminal_people::{GivenAnswers, TerminalPeople};
+use crate::terminal_people::{GivenAnswers, TerminalPeople, UNDECIDED};
 use crate::variable_args::VariableArgs;
 
 const EXAMPLES: &str = "Examples:
@@ -222,9 +223,19 @@ fn mode(args: &RunArgs) -> Result<ExecutionMode, Failure> {
 /// Answers given in advance. Each names a node of the file.
 fn answers(args: &RunArgs, loaded: &Loaded) -> Result<Vec<(String, Value)>, Failure> {
     let nodes = || loaded.workflows.iter().flat_map(|lowered| &lowered.plan.nodes).map(|node| &*node.id);
+    let decides = |node: &str| {
+        let plans = loaded.workflows.iter().map(|lowered| &lowered.plan);
+        plans.flat_map(|plan| &plan.nodes).any(|one| one.id == node && loaded.dialect.asks_for_decision(one))
+    };
     let answer = |(node, value): (String, String)| {
         if nodes().any(|id| id == node) {
-            return Ok((node, input::json_or_text(&value)));
+            let written = input::json_or_text(&value);
+            if decides(&node) && WrittenDecision::of(&written).is_none() {
+                let text =
+                    format!("--answer {}: {} is neither yes nor no", words::name(&node), words::name(&value));
+                return Err(Failure::usage(text).hint(UNDECIDED));
+            }
+            return Ok((node, written));
         }
         let text = format!("--answer: the workflow has no node '{}'", words::name(&node));
         let failure = Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), text);
@@ -326,18 +337,27 @@ fn named_texts(loaded: &Loaded) -> BTreeSet<String> {
 }
 
 /// Answers the next node that waits for a person from `--answer`; returns false if it has no answer for one.
+/// An answer that decides nothing is dropped: the question stays open.
 fn answer_next(execution: &Execution, answers: &GivenAnswers, control: &Control) -> bool {
     let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
     let plan = execution.program().graph.plan();
     let next = execution.state().waiting().find_map(|act| {
-        let id = &plan.node(execution.state().act(act).node).id;
-        answers.iter().position(|(node, _)| node == id).map(|at| (act, at))
+        let one = execution.state().act(act);
+        let id = &plan.node(one.node).id;
+        let wait = one.wait.as_deref().cloned().unwrap_or_default();
+        answers.iter().position(|(node, _)| node == id).map(|at| (act, wait, at))
     });
-    let Some((act, at)) = next else { return false };
-    let (_, data) = answers.remove(at);
+    let Some((act, wait, at)) = next else { return false };
+    let (_, written) = answers.remove(at);
+    let Some(answer) = written_answer(&wait, written) else { return false };
+    // Each answer counts as that of another person.
+    let by = match wait.approvals.len() {
+        0 => "--answer".to_owned(),
+        given => format!("--answer {}", given + 1),
+    };
     let (control, id) = (control.clone(), execution.id().clone());
     tokio::spawn(async move {
-        let answer = PersonAnswer { data, by: Some("--answer".into()), ..PersonAnswer::default() };
+        let answer = PersonAnswer { by: Some(by), ..answer };
         control.input_to(&id, EngineInput::Answer { act, answer }).await
     });
     true
