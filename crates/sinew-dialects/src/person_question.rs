@@ -55,6 +55,7 @@ pub fn person_question_plan() -> Plan {
             inner: false,
             attached: false,
             quiet: false,
+            handles_failure: false,
             extra: Value::Null,
         }],
         edges: Vec::new(),
