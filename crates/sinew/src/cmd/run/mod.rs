@@ -26,6 +26,7 @@ use sinew_operations::export_file;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::file_agents::{self, FileAgents, PeopleOfNode};
 use sinew_operations::local_records;
+use sinew_operations::neighbours::CalledFiles;
 use sinew_operations::ready_made::add_ready_made;
 use sinew_operations::workflow_file::{self, Loaded};
 use sinew_protocol::decision::WrittenDecision;
@@ -189,6 +190,7 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         answers: answers(args, &loaded)?,
         id: ExecutionId::of("local", "sinew-run", &format!("{}-{}", local::now(), std::process::id())),
         program,
+        options,
     };
     let runtime = new_runtime(&mut Builder::new_multi_thread())?;
     let ended = runtime.block_on(execute(args, &loaded, task, output));
@@ -205,6 +207,8 @@ struct Task {
     answers: Vec<(String, Value)>,
     id: ExecutionId,
     program: Program,
+    /// Settings for reading files, also those of called workflows.
+    options: workflow_file::Options,
 }
 
 fn mode(args: &RunArgs) -> Result<ExecutionMode, Failure> {
@@ -248,23 +252,24 @@ fn answers(args: &RunArgs, loaded: &Loaded) -> Result<Vec<(String, Value)>, Fail
 }
 
 async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -> Result<Exit, Failure> {
+    let called = CalledFiles::of(loaded, &task.options)?;
     let mut set = file_agents::load(&args.agents, &args.file)?;
     let untrusted = if args.dry_run {
         BTreeSet::new()
     } else {
-        let named = named_texts(loaded);
+        let named = named_texts(loaded, &called);
         args.trust.check(&set, &args.agents, called_from(&set, &named), output)?
     };
     add_ready_made(&mut set)?;
     if let Some(alias) = &args.model {
         file_agents::choose_model(set.iter(), alias)?;
     }
-    warn_of_missing_agents(&task, loaded, &set, output);
+    warn_of_missing_callees(&task, loaded, &called, &set, output);
     let folder = args.artifacts.clone();
     let kept = KeptArtifacts::open(
         folder.unwrap_or_else(|| PathBuf::from(local_records::EXECUTIONS_FOLDER).join(task.id.as_str())),
     )?;
-    let library = Arc::new(loaded.library()?);
+    let library = Arc::new(called.library(loaded)?);
     let view = Arc::new(Mutex::new(show::View::new(output, args.watch, args.events)));
     let watcher = Arc::clone(&view);
     let answers: GivenAnswers = Arc::new(Mutex::new(task.answers));
@@ -316,8 +321,9 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
     exported.map(|()| exit_of(&execution, stopped))
 }
 
-/// Returns all strings of the plans of a file, which include every agent that a plan names.
-fn named_texts(loaded: &Loaded) -> BTreeSet<String> {
+/// Returns all strings of the plans of a file and of the files whose workflows it calls, which include every
+/// agent that a plan names.
+fn named_texts(loaded: &Loaded, called: &CalledFiles) -> BTreeSet<String> {
     fn add(value: &Value, found: &mut BTreeSet<String>) {
         match value {
             Value::String(text) => drop(found.insert(text.clone())),
@@ -330,7 +336,7 @@ fn named_texts(loaded: &Loaded) -> BTreeSet<String> {
         }
     }
     let mut found = BTreeSet::new();
-    for lowered in &loaded.workflows {
+    for lowered in called.files.iter().chain([loaded]).flat_map(|file| &file.workflows) {
         add(&serde_json::to_value(&lowered.plan).unwrap_or_default(), &mut found);
     }
     found
@@ -396,13 +402,25 @@ async fn run_until_stopped(
     }
 }
 
-fn warn_of_missing_agents(task: &Task, loaded: &Loaded, set: &sinew_agents::AgentSet, output: &Output) {
+fn warn_of_missing_callees(
+    task: &Task,
+    loaded: &Loaded,
+    called: &CalledFiles,
+    set: &sinew_agents::AgentSet,
+    output: &Output,
+) {
+    if let Some((warning, hint)) = called.warning() {
+        output.note(&format!("warning: {warning}"));
+        output.note(&format!("hint: {hint}"));
+    }
     if task.mode.dry_run {
         return;
     }
-    let mut missing: Vec<&str> = loaded
-        .workflows
+    let mut missing: Vec<&str> = called
+        .files
         .iter()
+        .chain([loaded])
+        .flat_map(|file| &file.workflows)
         .flat_map(|lowered| file_agents::missing_agents(lowered, set))
         .map(|(name, _)| name)
         .collect();
