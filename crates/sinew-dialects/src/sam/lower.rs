@@ -15,6 +15,8 @@ use sinew_source::Span;
 use super::approval;
 use super::duration;
 use super::model::{Branch, Call, NodeDef, RetryStrategy, Strategy, Work, WorkflowDefinition};
+use crate::reach;
+
 use super::shape::{GraphShape, conditions_read};
 
 /// Default timeout of a node, in seconds.
@@ -246,20 +248,47 @@ impl PlanLowering<'_> {
                 }
             }
         }
+        self.require_success(&mut edges);
         edges
+    }
+
+    /// Makes nodes require the success of a node that leads elsewhere after a failure or a
+    /// rejection, unless they also wait for the node to which it leads: these merge both ways.
+    fn require_success(&self, edges: &mut [PlanEdge]) {
+        let mut upstream = vec![Vec::new(); self.definition.nodes.len()];
+        for edge in edges.iter() {
+            upstream[edge.to as usize].push(edge.from as usize);
+        }
+        let mut marks = vec![Vec::new(); upstream.len()];
+        let (mut asked, mut questions) = (Vec::new(), Vec::new());
+        for (at, edge) in edges.iter().enumerate().filter(|(_, edge)| edge.port == OUT) {
+            for target in elsewhere(&self.definition.nodes[edge.from as usize]) {
+                let target = self.position(target) as usize;
+                marks[target] = vec![target];
+                asked.push(at);
+                questions.push((edge.to as usize, target));
+            }
+        }
+        let merges = reach::reaches(&upstream, &marks, &questions);
+        for (at, is_merge) in asked.iter().zip(&merges) {
+            edges[*at].veto |= !is_merge;
+        }
+        // A node that merges one of several ways merges them all.
+        for (at, _) in asked.iter().zip(&merges).filter(|(_, is_merge)| **is_merge) {
+            edges[*at].veto = false;
+        }
     }
 
     fn edge(&self, from: &str, to: &NodeDef) -> PlanEdge {
         let parent = self.positions.get(from).map(|ix| &self.definition.nodes[*ix as usize]);
         let branch = parent.and_then(|parent| branch_label(parent, &to.id));
         let port = if branch.is_some() { to.id.clone() } else { OUT.to_owned() };
-        let is_required = parent.is_some_and(|parent| parent.on_error.is_some() || decides(parent));
         PlanEdge {
             from: self.position(from),
             port,
             to: self.position(&to.id),
             handle: "in".to_owned(),
-            veto: branch.is_some() || is_required,
+            veto: branch.is_some(),
             label: branch.or_else(|| parent.filter(|parent| decides(parent)).map(|_| "approved".to_owned())),
             budget: None,
             counter: 0,
@@ -273,6 +302,15 @@ impl PlanLowering<'_> {
 /// Returns whether only an approval leads to the dependents that are not targets.
 fn decides(node: &NodeDef) -> bool {
     matches!(&node.work, Work::Approval(approval) if !approval.targets().is_empty())
+}
+
+/// Returns the nodes to which a node leads after a failure or a rejection.
+fn elsewhere(node: &NodeDef) -> impl Iterator<Item = &str> {
+    let rejected = match &node.work {
+        Work::Approval(approval) => approval.targets(),
+        _ => Vec::new(),
+    };
+    rejected.into_iter().map(|(_, id)| id).chain(node.on_error.as_deref())
 }
 
 /// Returns the label of the edge from a branching node to one of its targets; `None` for other nodes.

@@ -258,6 +258,31 @@ fn failures_may_be_handled() {
     assert_eq!(outcome(&bench), Some(Err("SINEW-5001: Node 'a' failed: Broken is broken".to_owned())));
 }
 
+/// A node that waits for both ways runs after either; any other node needs the success.
+#[test]
+fn ways_merge_where_a_node_waits_for_both() {
+    let agent = |id: &str, name: &str, depends: &[&str]| json!({"id": id, "type": "agent", "agent_name": name, "depends_on": depends, "input": {}});
+    for (name, ran) in
+        [("Broken", &["a", "other", "fix", "both"][..]), ("Fine", &["a", "other", "next", "both"])]
+    {
+        let mut first = agent("a", name, &[]);
+        first["on_error"] = json!("fix");
+        let nodes = json!([
+            first, agent("other", "Other", &[]), agent("fix", "Fix", &["a"]),
+            agent("next", "Next", &["a", "other"]), agent("both", "Both", &["a", "fix", "other"]),
+            {"id": "join", "type": "join", "wait_for": ["next", "both"], "strategy": "any"},
+        ]);
+        let mut bench = bench(&nodes, &json!({"join": "{{join.output.completed_nodes}}"}));
+        bench.start(json!({}), &mut stub);
+        let mut asked = asked(&bench);
+        asked.sort_unstable();
+        let mut ran = ran.to_vec();
+        ran.sort_unstable();
+        assert_eq!(asked, ran, "{name}");
+        assert!(outcome(&bench).unwrap().is_ok(), "{name}");
+    }
+}
+
 #[test]
 fn maps_tolerate_failed_items() {
     let items = |failing: &[usize], count: usize| -> Value {
