@@ -78,6 +78,16 @@ impl Approval {
     }
 }
 
+/// Returns the word that is similar to the value of `on_reject` or `on_due`.
+pub(super) fn near_word(key: &str, way: &str) -> Option<&'static str> {
+    let words = match key {
+        "on_reject" => [FAIL, CONTINUE],
+        "on_due" => [FAIL, REJECT],
+        _ => return None,
+    };
+    sinew_source::did_you_mean(way, words.into_iter())
+}
+
 /// Returns the question of an approval whose prompt and data are filled from `scope`.
 pub(super) fn question(
     approval: &Approval,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Kind, Node, Span};
 
-use super::approval::{Approval, CONTINUE, FAIL, REJECT};
+use super::approval::{Approval, near_word};
 use super::duration;
 use super::failure::Tolerance;
 use super::lower::WORKFLOW_TIMEOUT;
@@ -187,14 +187,9 @@ impl<'d> DefinitionCheck<'d, '_> {
             );
             self.found.push(wrong(message, node.places.of("approvals")));
         }
-        for (key, way, words) in [
-            ("on_reject", &approval.on_reject, [FAIL, CONTINUE]),
-            ("on_due", &approval.on_due, [FAIL, REJECT]),
-        ] {
-            let near = way.as_deref().filter(|way| !words.contains(way) && !self.has(way));
-            if let Some(near) = near.and_then(|way| sinew_source::did_you_mean(way, words.into_iter())) {
-                let message =
-                    format!("'{key}' of {of} is neither '{}' nor '{}' nor a node", words[0], words[1]);
+        for (key, id) in approval.targets().iter().filter(|(_, id)| !self.has(id)) {
+            if let Some(near) = near_word(key, id) {
+                let message = format!("'{key}' of {of} is '{id}', which is neither a node nor a known word");
                 let unknown = wrong(message, node.places.of(key));
                 self.found.push(unknown.hint(format!("did you mean '{near}'?")));
             }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use sinew_source::{Diagnostic, Schema, Span, hint_for};
 
 use super::agent_schemas::{AgentSchemas, agent_schemas, is_open, misfits};
+use super::approval::near_word;
 use super::condition::Condition;
 use super::model::{Call, NodeDef, Work, WorkflowDefinition};
 use super::path::{Path, PathRoot, parts};
@@ -191,7 +192,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         for (key, id) in node.targets() {
             let at = node.places.of(&key);
             let Some(target) = self.node(id) else {
-                if self.has(id) {
+                if self.has(id) || near_word(&key, id).is_some() {
                     continue;
                 }
                 self.missing(format!("Node '{}' references non-existent {key} '{id}'", node.id), id, at);

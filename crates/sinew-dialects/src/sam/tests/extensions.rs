@@ -397,7 +397,7 @@ fn mistakes_are_found() {
         (json!([approval(json!({"allowed": ["ada", "ada"], "approvals": 2}))]), "'allowed' names 1"),
         (json!([approval(json!({"on_due": "reject"}))]), "needs 'due'"),
         (json!([approval(json!({"reminder": "1h"}))]), "not supported"),
-        (json!([approval(json!({"on_reject": "contine"}))]), "neither 'fail' nor 'continue'"),
+        (json!([approval(json!({"on_reject": "contine"}))]), "neither a node nor a known word"),
         (json!([{"id": "nap", "type": "sleep", "duration": "1m", "until": "2026-12-01T09:00:00Z"}]), "both"),
         (
             json!([{"id": "m", "type": "map", "items": "{{workflow.input.l}}", "node": "b", "tolerate": "some"}, {"id": "b", "type": "agent", "agent_name": "B"}]),
