@@ -230,8 +230,9 @@ mod tests {
             ),
         ];
         for (head, text, allowed, expected) in cases {
-            let got = read(&format!("{head}{}", app.replace('%', text)), None, allowed)
-                .map(|file| file["apps"][0]["app_config"]["workflow"]["description"].as_str().unwrap().to_owned());
+            let got = read(&format!("{head}{}", app.replace('%', text)), None, allowed).map(|file| {
+                file["apps"][0]["app_config"]["workflow"]["description"].as_str().unwrap().to_owned()
+            });
             assert_eq!(got, expected.map(str::to_owned).map_err(str::to_owned), "{head}{text}");
         }
     }

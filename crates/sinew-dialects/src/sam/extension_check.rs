@@ -187,8 +187,8 @@ impl<'d> DefinitionCheck<'d, '_> {
             );
             self.found.push(wrong(message, node.places.of("approvals")));
         }
-        for (key, id) in approval.targets().iter().filter(|(_, id)| !self.has(id)) {
-            if let Some(near) = near_word(key, id) {
+        for (key, id) in &approval.targets() {
+            if let Some(near) = near_word(key, id).filter(|_| !self.has(id)) {
                 let message = format!("'{key}' of {of} is '{id}', which is neither a node nor a known word");
                 let unknown = wrong(message, node.places.of(key));
                 self.found.push(unknown.hint(format!("did you mean '{near}'?")));
