@@ -18,5 +18,6 @@ mod outage;
 mod pauses;
 mod python_agent;
 mod rules;
+mod sam_claim;
 mod strangers;
 mod views;

@@ -41,6 +41,7 @@ mod offer_file;
 mod peers;
 mod people;
 mod reach;
+mod rejection;
 mod run;
 mod schema_slip;
 mod sessions;

@@ -304,6 +304,8 @@ pub(crate) struct ToolEntry {
     /// Whether a person must approve a call: `true`, `false` (default), or `{people, timeout,
     /// when}`.
     pub(crate) approve: Option<ApproveEntry>,
+    /// After a rejection by a person: `continue` (default), or `fail`, which makes it binding.
+    pub(crate) on_reject: Option<crate::rejection::RejectionRule>,
     /// Maximum number of calls in a conversation. Default: no limit except `budget.tool_calls`.
     #[schemars(range(min = 1))]
     pub(crate) limit: Option<u32>,

@@ -161,8 +161,14 @@ fn signal(node: &Node) -> Result<(Time, Signal), String> {
     let text = |node: Option<&Node>| node.and_then(Node::as_str).map(str::to_owned);
     let comment = text(node.get("note"));
     let answer = |data: Value| {
-        let answer =
-            PersonAnswer { data, timed_out: false, by: text(node.get("by")), comment: comment.clone() };
+        let approved = (kind != "answer").then_some(kind == "approve");
+        let answer = PersonAnswer {
+            data,
+            timed_out: false,
+            by: text(node.get("by")),
+            comment: comment.clone(),
+            approved,
+        };
         Signal::Answer(text(value), answer)
     };
     let decision = |word: &str| match &comment {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use sinew_execution::Library;
 use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::neighbours::CalledFiles;
 use sinew_operations::posted_file::{lower_posted, posted_document, posted_workflow};
 use sinew_operations::workflow_file::{self, Loaded};
 use sinew_protocol::code;
@@ -112,6 +113,17 @@ impl CaseOrigin<'_> {
             return Err(posted.not_sent(&path.display().to_string()));
         }
         posted_workflow(posted.file_name, posted.file.as_bytes(), options.dialect.as_deref())
+    }
+
+    /// Returns the workflows that a tested workflow can call: on disk also those of the files next
+    /// to it.
+    fn library(self, loaded: &Loaded, variables: &VariableRules) -> Result<Library, Failure> {
+        if matches!(self, Self::Posted(_)) {
+            return loaded.library();
+        }
+        let options =
+            workflow_file::Options { variables: variables.clone(), ..workflow_file::Options::default() };
+        CalledFiles::of(loaded, &options)?.library(loaded)
     }
 
     fn lower(
@@ -224,7 +236,7 @@ impl CaseFileRunner<'_> {
         }
         let loaded = loaded.map_err(Clone::clone)?;
         let program = workflow_file::program(loaded.dialect, loaded.pick(name)?)?;
-        let library = Arc::new(loaded.library()?);
+        let library = Arc::new(self.origin.library(loaded, &self.variables)?);
         let seen = observation::run(case, &program, &library, &[]);
         for execution in &seen.executions {
             self.coverage.add(execution);

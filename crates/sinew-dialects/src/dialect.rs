@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use sinew_engine::Adapter;
-use sinew_plan::{NodeIndex, NodeOperation, Plan};
+use sinew_plan::{NodeIndex, NodeOperation, Plan, PlanNode};
 use sinew_source::{Diagnostics, Document, Node, Span};
 
 use crate::convert::{PlanGraph, Portability};
@@ -54,6 +54,11 @@ pub trait Dialect: Sync {
     /// all data that the dialect stores in the plan.
     fn node_settings(&self, plan: &Plan) -> Value {
         plan.extra.clone()
+    }
+
+    /// Returns whether only yes or no answers the questions of this node.
+    fn asks_for_decision(&self, _node: &PlanNode) -> bool {
+        false
     }
 
     /// Returns the adapter that the engine calls.

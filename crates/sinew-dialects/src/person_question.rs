@@ -14,6 +14,7 @@ use sinew_plan::{
     SchedulingProfile,
 };
 use sinew_protocol::card::PERSON_QUESTION;
+use sinew_protocol::decision::WrittenDecision;
 use sinew_protocol::{Fault, code};
 
 /// Name of the adapter in plans.
@@ -54,6 +55,7 @@ pub fn person_question_plan() -> Plan {
             inner: false,
             attached: false,
             quiet: false,
+            handles_failure: false,
             extra: Value::Null,
         }],
         edges: Vec::new(),
@@ -97,12 +99,18 @@ impl Adapter for PersonQuestionAdapter {
             data: SharedJson::new(shown_data(input)),
             allowed: people.filter_map(Value::as_str).take(MAX_PEOPLE).map(str::to_owned).collect(),
             timeout_ms: Some(timeout.clamp(1, most)),
+            decision: is_decision(input),
+            approvals: Vec::new(),
         }))
     }
 
     fn answer(&self, ctx: &AdapterContext<'_>, _: ActivationId, answer: &PersonAnswer) -> NodeDecision {
-        let is_decision = ctx.input().get("data").is_some_and(|data| !data.is_null());
-        let rejected = answer.timed_out || answer.data == "reject" || is_decision && is_refusal(&answer.data);
+        // Any other answer to a yes-or-no question is not consent.
+        let consents = || WrittenDecision::of(&answer.data).is_some_and(|decision| decision.approved);
+        let rejected = answer.timed_out
+            || answer.approved == Some(false)
+            || answer.data == "reject"
+            || is_decision(ctx.input()) && !consents();
         // A plain approval has no text.
         let words = if answer.data == "approve" { &Value::Null } else { &answer.data };
         NodeDecision::Done(ActivationOutput::new(json!({
@@ -120,6 +128,11 @@ impl Adapter for PersonQuestionAdapter {
     }
 }
 
+/// Returns whether only yes or no answers the question: it is about data, such as a call.
+fn is_decision(input: &Value) -> bool {
+    input.get("data").is_some_and(|data| !data.is_null())
+}
+
 /// Returns the data of the question, and its origin.
 fn shown_data(input: &Value) -> Value {
     let mut shown = match input.get("data") {
@@ -131,14 +144,6 @@ fn shown_data(input: &Value) -> Value {
         shown.insert("asked_by".to_owned(), asked_by.clone());
     }
     shown.into()
-}
-
-/// Returns whether an answer to a yes-or-no question is a refusal. Any other text is not consent.
-fn is_refusal(data: &Value) -> bool {
-    let told = data.get("approved").unwrap_or(data);
-    let word = told.as_str().map(|text| text.trim().to_ascii_lowercase());
-    let consents = matches!(word.as_deref(), Some("approve" | "approved" | "yes" | "ok"));
-    !consents && *told != true
 }
 
 /// Returns the question without characters that hide or reorder its text, limited to the maximum

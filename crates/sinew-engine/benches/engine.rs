@@ -68,6 +68,7 @@ fn plan(count: u32, edges: impl Iterator<Item = (u32, u32)>, body: Option<u64>) 
         inner: body.is_some() && n == 1,
         attached: false,
         quiet: false,
+        handles_failure: false,
         extra: body.filter(|_| n == 0).map_or(Value::Null, Value::from),
     };
     let edge = |(counter, (from, to))| PlanEdge {

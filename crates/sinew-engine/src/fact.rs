@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sinew_plan::{EdgeIndex, NodeIndex};
 use sinew_protocol::Fault;
+use sinew_protocol::decision::WrittenDecision;
 use sinew_protocol::person_wait::PersonWait;
 
 use crate::ask::{TaskReply, TaskRequest};
@@ -459,6 +460,12 @@ pub struct PersonRequest {
     /// Milliseconds until the adapter answers instead of the person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// Whether only yes or no answers the question; data may accompany the decision.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub decision: bool,
+    /// Approvals by other people that the question already has, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<PersonAnswer>,
 }
 
 /// A person's decision, or the timeout of the wait for it.
@@ -475,6 +482,21 @@ pub struct PersonAnswer {
     /// Comment of the person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
+    /// Whether the person approved or rejected explicitly, apart from the data; `None` if only the
+    /// data contains the decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved: Option<bool>,
+}
+
+impl From<WrittenDecision> for PersonAnswer {
+    /// Data without an answer becomes the word of the decision, as in answers without data.
+    fn from(WrittenDecision { approved, comment, data }: WrittenDecision) -> Self {
+        let data = match data {
+            Value::Null => serde_json::json!(if approved { "approve" } else { "reject" }),
+            data => data,
+        };
+        Self { data, comment, approved: Some(approved), ..Self::default() }
+    }
 }
 
 /// Outcome of an execution.

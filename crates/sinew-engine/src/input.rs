@@ -195,6 +195,9 @@ pub enum InputRefusal {
     /// The activation does not wait for a person.
     #[error("activation {0} does not wait for an answer")]
     NotWaiting(ActivationId),
+    /// The person has already approved; the question needs approvals by different people.
+    #[error("{0} has already approved this; it needs the approval of another person")]
+    AlreadyApproved(String),
     /// The execution is already paused.
     #[error("the execution is paused already")]
     Paused,

@@ -79,6 +79,7 @@ fn node(id: &str, extra: Value) -> PlanNode {
         inner: id.starts_with("inner"),
         attached: false,
         quiet: false,
+        handles_failure: false,
         extra,
     }
 }

@@ -39,6 +39,7 @@ fn word(answer: &PersonAnswer) -> (DecisionOutcome, Option<Value>) {
         Value::String(text) if text == "reject" => (DecisionOutcome::Rejected, None),
         Value::Bool(true) => (DecisionOutcome::Approved, None),
         Value::Bool(false) => (DecisionOutcome::Rejected, None),
+        data if answer.approved == Some(false) => (DecisionOutcome::Rejected, Some(data.clone())),
         data => (DecisionOutcome::Answered, Some(data.clone())),
     }
 }

@@ -192,6 +192,8 @@ pub struct ToolSpec {
     pub open: bool,
     /// When a person must allow a call.
     pub approval: ApprovalRule,
+    /// Whether a rejection by a person fails the conversation.
+    pub rejection_fails: bool,
     /// Maximum calls in a conversation.
     pub limit: Option<u32>,
     /// Maximum bytes of a result in the conversation.

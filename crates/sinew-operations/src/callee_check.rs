@@ -45,6 +45,7 @@ pub async fn missing_callees(mesh: &Mesh, cards: &Cards, plan: &Plan) -> Result<
     cards.current().await?;
     let mut seen = BTreeSet::new();
     let (mut found, mut offline) = (Vec::new(), None);
+    let mut known: Option<Vec<String>> = None;
     for (at, node, name) in callees(plan) {
         if !seen.insert(name) || cards.get(name).is_some() || mesh.workflows().latest(name).await?.is_some() {
             continue;
@@ -64,6 +65,15 @@ pub async fn missing_callees(mesh: &Mesh, cards: &Cards, plan: &Plan) -> Result<
                 None => format!("no agent '{name}' is online"),
             }
         };
+        if known.is_none() {
+            known = Some(names_on_mesh(mesh, cards).await?);
+        }
+        let near = known.iter().flatten().map(String::as_str).filter(|known| *known != plan.name);
+        if let Some(near) = sinew_source::did_you_mean(name, near) {
+            let text = format!("{problem}; node '{}' calls it", node.id);
+            found.push(MissingCallee { node: at, text, hint: format!("did you mean '{near}'?") });
+            continue;
+        }
         let hint = match (is_workflow, plan.dialect.as_str()) {
             (true, _) => "deploy it with `sinew workflow deploy FILE`",
             (false, "sam") => "serve it with `sinew serve agent FILE`",
@@ -80,6 +90,14 @@ pub async fn missing_callees(mesh: &Mesh, cards: &Cards, plan: &Plan) -> Result<
         });
     }
     Ok(found)
+}
+
+/// Returns the names of the agents that are online and of the deployed workflows.
+async fn names_on_mesh(mesh: &Mesh, cards: &Cards) -> Result<Vec<String>, Failure> {
+    let workflows = mesh.workflows().follow();
+    workflows.current().await?;
+    let agents = cards.list().into_iter().map(|one| one.card.name.clone());
+    Ok(workflows.list().iter().map(|one| one.deployment.name.clone()).chain(agents).collect())
 }
 
 /// Returns the nodes that call an agent or a workflow: index, node and name.

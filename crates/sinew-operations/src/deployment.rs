@@ -1,7 +1,7 @@
 //! Deploys workflows from files to a mesh: plans by digest, and the name that identifies the
 //! latest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use sinew_dialects::Lowered;
@@ -71,6 +71,10 @@ pub async fn store(
 
 /// Deploys all workflows of a file. An unchanged workflow is skipped.
 pub async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<CheckedDeployment>, Failure> {
+    deploy_all(mesh, std::slice::from_ref(loaded)).await
+}
+
+async fn deploy_file(mesh: &Mesh, cards: &Cards, loaded: &Loaded) -> Result<Vec<CheckedDeployment>, Failure> {
     // All workflows of the file are checked before the first is deployed.
     for lowered in &loaded.workflows {
         if lowered.warnings.has_errors() {
@@ -78,8 +82,7 @@ pub async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<CheckedDeploymen
         }
         crate::workflow_file::program(loaded.dialect, lowered)?;
     }
-    let cards = online(mesh).await?;
-    refuse_names_of_agents(&cards, loaded)?;
+    refuse_names_of_agents(cards, loaded)?;
     let mut deployed = Vec::new();
     for lowered in &loaded.workflows {
         let plan = &lowered.plan;
@@ -99,17 +102,6 @@ pub async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<CheckedDeploymen
             warnings: Vec::new(),
         };
         deployed.push(CheckedDeployment { deployed: document, findings: Diagnostics::default() });
-    }
-    // Workflows of one file may call each other, so they are checked against the mesh after all are
-    // deployed.
-    for (one, lowered) in deployed.iter_mut().zip(&loaded.workflows) {
-        one.findings = lowered.warnings.clone();
-        for missing in missing_callees(mesh, &cards, &lowered.plan).await? {
-            let place = lowered.places.get(missing.node).copied().flatten();
-            one.findings.push(missing.finding(place));
-        }
-        one.findings.sort();
-        one.deployed.warnings = listed_findings(&one.findings);
     }
     Ok(deployed)
 }
@@ -151,11 +143,52 @@ pub fn read_workflows(paths: &[PathBuf], options: &Options) -> Result<Vec<Loaded
 
 /// Deploys all workflows of the files.
 pub async fn deploy_all(mesh: &Mesh, loaded: &[Loaded]) -> Result<Vec<CheckedDeployment>, Failure> {
+    let cards = online(mesh).await?;
     let mut deployed = Vec::new();
     for file in loaded {
-        deployed.extend(deploy(mesh, file).await?);
+        deployed.extend(deploy_file(mesh, &cards, file).await?);
+    }
+    // The workflows may call each other, so they are checked against the mesh after all are
+    // deployed.
+    for (one, lowered) in deployed.iter_mut().zip(loaded.iter().flat_map(|file| &file.workflows)) {
+        one.findings = callee_findings(mesh, &cards, lowered, &BTreeSet::new()).await?;
+        one.deployed.warnings = listed_findings(&one.findings);
     }
     Ok(deployed)
+}
+
+/// Fails with the warnings about the workflows of the files, if there are any: those of their
+/// files, and those about callees that neither the mesh nor the files have.
+pub async fn refuse_warnings(mesh: &Mesh, loaded: &[Loaded]) -> Result<(), Failure> {
+    let cards = online(mesh).await?;
+    let all = loaded.iter().flat_map(|file| &file.workflows);
+    let own: BTreeSet<&str> = all.clone().map(|lowered| lowered.plan.name.as_str()).collect();
+    for lowered in all {
+        let findings = callee_findings(mesh, &cards, lowered, &own).await?;
+        if !findings.is_empty() {
+            return Err(Failure::diagnostics(findings));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the findings of a file about a workflow, and those about its callees except for `own`.
+async fn callee_findings(
+    mesh: &Mesh,
+    cards: &Cards,
+    lowered: &Lowered,
+    own: &BTreeSet<&str>,
+) -> Result<Diagnostics, Failure> {
+    let mut findings = lowered.warnings.clone();
+    for missing in missing_callees(mesh, cards, &lowered.plan).await? {
+        let callee = lowered.plan.nodes.get(missing.node).and_then(|node| node.agent.as_deref());
+        if callee.is_none_or(|callee| !own.contains(callee)) {
+            let place = lowered.places.get(missing.node).copied().flatten();
+            findings.push(missing.finding(place));
+        }
+    }
+    findings.sort();
+    Ok(findings)
 }
 
 fn deployment(mesh: &Mesh, loaded: &Loaded, lowered: &Lowered, digest: &str) -> Deployment {

@@ -1,5 +1,6 @@
 //! Failures of operations: kind, documented code and advice.
 
+use sinew_documents::words;
 use sinew_executor::client::ClientError;
 use sinew_files::FileReadError;
 use sinew_mesh::MeshError;
@@ -99,6 +100,7 @@ impl Failure {
     /// Reports invalid files, with the positions in the diagnostics.
     pub fn diagnostics(diagnostics: Diagnostics) -> Self {
         let message = match diagnostics.errors() {
+            0 => format!("found {}", words::count(diagnostics.warnings(), "warning")),
             1 => "found 1 error in the files".to_owned(),
             count => format!("found {count} errors in the files"),
         };

@@ -44,6 +44,7 @@ pub mod local_records;
 pub mod mesh_activity;
 pub mod mesh_operator;
 pub mod mesh_status;
+pub mod neighbours;
 pub mod node_types;
 pub mod observed_calls;
 pub mod posted_file;

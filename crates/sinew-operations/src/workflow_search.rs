@@ -13,6 +13,7 @@ use sinew_source::{Diagnostic, Diagnostics, Sources, Span};
 
 use crate::failure::{Failure, FailureKind};
 use crate::file_agents;
+use crate::neighbours::Neighbours;
 use crate::ready_made::add_ready_made;
 use crate::workflow_file::{self, Loaded, Options};
 
@@ -40,15 +41,16 @@ pub fn find_workflows(paths: &[PathBuf], options: &Options) -> Result<Vec<Search
     let mut found = Vec::new();
     // Agent files are reported once, although many workflows share their folder.
     let mut told = BTreeSet::new();
+    let mut neighbours = Neighbours::default();
     for path in paths {
         if path.is_dir() {
             let mut files = Vec::new();
             walk(path, &mut files)?;
             for file in files {
-                found.extend(read(&file, options, true, &mut told)?);
+                found.extend(read(&file, options, true, &mut told, &mut neighbours)?);
             }
         } else {
-            found.extend(read(path, options, false, &mut told)?);
+            found.extend(read(path, options, false, &mut told, &mut neighbours)?);
         }
     }
     Ok(found)
@@ -59,6 +61,7 @@ fn read(
     options: &Options,
     in_folder: bool,
     told: &mut BTreeSet<String>,
+    neighbours: &mut Neighbours,
 ) -> Result<Option<SearchedFile>, Failure> {
     let bytes = match workflow_file::read(path) {
         Ok(bytes) => bytes,
@@ -92,7 +95,9 @@ fn read(
     let options = Options { agent_schemas: schemas_of(&agents), ..options.clone() };
     let (loaded, mut diagnostics) = match workflow_file::lower(path, document, &options) {
         Ok(loaded) => {
-            let diagnostics = check(&loaded, agents, sources);
+            let mut diagnostics = check(&loaded, agents, sources);
+            diagnostics.extend(neighbours.findings(&loaded, &options));
+            diagnostics.sort();
             (Some(loaded), diagnostics)
         }
         Err(Failure { diagnostics: Some(diagnostics), .. }) => (None, diagnostics),
@@ -157,7 +162,6 @@ fn check(loaded: &Loaded, mut agents: AgentSet, sources: Sources) -> Diagnostics
             diagnostics.push(sinew_source::Diagnostic::error(failure.code, failure.message));
         }
     }
-    diagnostics.sort();
     diagnostics
 }
 
@@ -235,7 +239,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
 }
 
 /// Returns whether a file with this name may be a workflow.
-fn is_candidate(name: &str) -> bool {
+pub(crate) fn is_candidate(name: &str) -> bool {
     let Some((stem, extension)) = name.rsplit_once('.') else { return false };
     let other = [".test", ".agent"].iter().any(|kind| stem.ends_with(kind));
     matches!(extension, "yaml" | "yml" | "json") && !other && !name.starts_with('.')

@@ -59,6 +59,12 @@ impl Plan {
         &self.nodes[ix as usize]
     }
 
+    /// Returns whether the execution continues after a failure of the node, and its tokens are
+    /// selected as usual.
+    pub fn routes_failure(&self, ix: NodeIndex) -> bool {
+        self.profile.failure == FailurePolicy::RouteOn || self.node(ix).handles_failure
+    }
+
     /// Returns the edge at `ix`, which exists in a plan that passed [`crate::check`].
     pub fn edge(&self, ix: EdgeIndex) -> &PlanEdge {
         &self.edges[ix as usize]
@@ -111,6 +117,10 @@ pub struct PlanNode {
     /// timelines fold it. It has no effect on the execution.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quiet: bool,
+    /// True if the workflow handles a failure of the node: the execution continues, and the adapter
+    /// selects its tokens.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub handles_failure: bool,
     /// Data for the dialect's adapter only.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub extra: Value,

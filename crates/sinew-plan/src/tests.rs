@@ -33,6 +33,7 @@ fn plan(nodes: &[&str], edges: &[(u32, u32)]) -> Plan {
                 inner: false,
                 attached: false,
                 quiet: false,
+                handles_failure: false,
                 extra: serde_json::Value::Null,
             })
             .collect(),

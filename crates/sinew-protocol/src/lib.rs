@@ -15,6 +15,7 @@ pub mod behalf;
 pub mod canonical_json;
 pub mod card;
 pub mod command;
+pub mod decision;
 pub mod deployment;
 pub mod embed;
 pub mod env;

@@ -7,6 +7,7 @@ use sinew_engine::{
     ActivationId, ActivationPhase, EngineInput, ExecutionMode, PersonAnswer, RetryRequest, TaskReply, Time,
 };
 use sinew_protocol::command::{ApproveCommand, Command, RetryCommand};
+use sinew_protocol::decision::WrittenDecision;
 use sinew_protocol::journal::{ExecutionMeta, Verdict};
 use sinew_protocol::person_wait::WaitReport;
 use sinew_protocol::subject::Operation;
@@ -401,10 +402,8 @@ fn person_answer(
     if !allowed.is_empty() && !allowed.contains(&name) {
         return Err(format!("{name} is not permitted to decide this: it is for {}", allowed.join(", ")));
     }
-    let data = match approve.data {
-        Value::Null => serde_json::json!(if approve.reject { "reject" } else { "approve" }),
-        data => data,
-    };
-    let answer = PersonAnswer { data, timed_out: false, by: Some(name), comment: approve.comment };
+    let ApproveCommand { data, comment, reject, .. } = approve;
+    let decision = WrittenDecision { approved: !reject, comment, data };
+    let answer = PersonAnswer { by: Some(name), ..decision.into() };
     Ok(EngineInput::Answer { act, answer })
 }

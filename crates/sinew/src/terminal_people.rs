@@ -10,9 +10,13 @@ use sinew_agents::{People, PersonPrompt, PersonReply};
 use sinew_documents::words;
 use sinew_protocol::Fault;
 use sinew_protocol::command::lacks_reason;
+use sinew_protocol::decision::WrittenDecision;
 
 use crate::input;
 use crate::output::{self, Output};
+
+/// Answer to a text that is neither yes nor no.
+pub(crate) const UNDECIDED: &str = "answer yes, or no and the reason";
 
 /// Answers that the command line gives in advance, each for the questions of one node or agent.
 pub(crate) type GivenAnswers = Arc<Mutex<Vec<(String, Value)>>>;
@@ -67,7 +71,9 @@ impl TerminalPeople {
     async fn ask(&self, place: &str, prompt: PersonPrompt) -> PersonReply {
         let is_decision = !prompt.call.is_null();
         if let Some(answer) = self.given(place) {
-            return reply_of(&answer, is_decision, "--answer");
+            let comment = Some(format!("--answer: {UNDECIDED}"));
+            let undecided = || PersonReply { comment, ..PersonReply::default() };
+            return reply_of(&answer, is_decision, "--answer").unwrap_or_else(undecided);
         }
         if !self.is_seen {
             let text = "no person is available here; answer in advance with --answer";
@@ -76,15 +82,15 @@ impl TerminalPeople {
         let _turn = self.turn.lock().await;
         self.room.open().await;
         let place = place.to_owned();
-        // Reading a terminal blocks.
-        let read = tokio::task::spawn_blocking(move || read_answer(&place, &prompt)).await;
-        self.room.close();
         let by = std::env::var("USER").unwrap_or_else(|_| "terminal".to_owned());
+        // Reading a terminal blocks.
+        let read = tokio::task::spawn_blocking(move || read_answer(&place, &prompt, &by)).await;
+        self.room.close();
         let unanswered = || PersonReply {
             comment: Some("the person gave no answer".to_owned()),
             ..PersonReply::default()
         };
-        read.ok().flatten().map_or_else(unanswered, |answer| reply_of(&answer, is_decision, &by))
+        read.ok().flatten().unwrap_or_else(unanswered)
     }
 }
 
@@ -100,41 +106,42 @@ impl People for TerminalPerson {
     }
 }
 
-/// Converts an answer to the reply for an agent. A decision is yes or no; words after it are a comment.
-fn reply_of(answer: &Value, is_decision: bool, by: &str) -> PersonReply {
+/// Converts an answer to the reply for an agent; `None` if it decides nothing, though only yes or no
+/// answers the question.
+pub(crate) fn reply_of(answer: &Value, is_decision: bool, by: &str) -> Option<PersonReply> {
     let by_person = by.to_owned();
+    if is_decision {
+        let WrittenDecision { approved, comment, .. } = WrittenDecision::of(answer)?;
+        return Some(PersonReply { approved, by_person, comment });
+    }
     let text = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
     let text = text.trim();
-    if !is_decision {
-        return PersonReply { approved: !text.is_empty(), by_person, comment: Some(text.to_owned()) };
-    }
-    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
-    let approved = matches!(word.to_lowercase().as_str(), "y" | "yes" | "approve" | "true");
-    PersonReply { approved, by_person, comment: Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty()) }
+    Some(PersonReply { approved: !text.is_empty(), by_person, comment: Some(text.to_owned()) })
 }
 
-/// Asks a question on the terminal, and for the reason of a rejection; returns `None` without an
-/// answer.
-fn read_answer(place: &str, prompt: &PersonPrompt) -> Option<Value> {
+/// Asks a question on the terminal until it is answered, and for the reason of a rejection; returns
+/// `None` without an answer.
+fn read_answer(place: &str, prompt: &PersonPrompt, by: &str) -> Option<PersonReply> {
     let write_line = |text: &str| {
         let _gone = writeln!(std::io::stderr().lock(), "{}", output::escaped(text, false));
     };
     write_line(&format!("'{}' asks: {}", words::name(place), sinew_source::indented(&prompt.text)));
-    let hint = if prompt.call.is_null() {
-        "? "
-    } else {
+    let is_decision = !prompt.call.is_null();
+    if is_decision {
         let arguments = serde_json::to_string_pretty(&prompt.call).unwrap_or_default();
         write_line(&format!("  {}", sinew_source::indented(&arguments)));
-        "allow? [y/N] "
-    };
-    let line = read_line(hint)?;
-    let answer = input::json_or_text(&line);
-    let reply = reply_of(&answer, !prompt.call.is_null(), "");
-    if prompt.call.is_null() || !lacks_reason(!reply.approved, reply.comment.as_deref()) {
-        return Some(answer);
     }
-    let reason = read_line("reason? ")?;
-    Some(Value::String(format!("no {reason}")))
+    let mut reply = loop {
+        let line = read_line(if is_decision { "allow? [y/N] " } else { "? " })?;
+        match reply_of(&input::json_or_text(&line), is_decision, by) {
+            Some(reply) => break reply,
+            None => write_line(UNDECIDED),
+        }
+    };
+    if is_decision && lacks_reason(!reply.approved, reply.comment.as_deref()) {
+        reply.comment = Some(read_line("reason? ")?);
+    }
+    Some(reply)
 }
 
 /// Reads one line from the terminal; returns `None` for an empty one.
@@ -156,17 +163,20 @@ mod tests {
     #[test]
     fn answers_are_words_or_decisions() {
         for (answer, is_decision, approved, comment) in [
-            (json!("blue"), false, true, Some("blue")),
-            (json!(""), false, false, Some("")),
-            (json!(7), false, true, Some("7")),
-            (json!("yes, of course"), true, false, Some("of course")),
-            (json!("yes if small"), true, true, Some("if small")),
-            (json!("approve"), true, true, None),
-            (json!(true), true, true, None),
-            (json!("no"), true, false, None),
+            (json!("blue"), false, Some(true), Some("blue")),
+            (json!(""), false, Some(false), Some("")),
+            (json!(7), false, Some(true), Some("7")),
+            (json!("yes, of course"), true, Some(true), Some("of course")),
+            (json!("yes if small"), true, None, None),
+            (json!("approve"), true, Some(true), None),
+            (json!(true), true, Some(true), None),
+            (json!("no"), true, Some(false), None),
+            (json!("nope"), true, None, None),
+            (json!("maybe"), true, None, None),
         ] {
             let reply = reply_of(&answer, is_decision, "ada");
-            assert_eq!((reply.approved, reply.comment.as_deref()), (approved, comment), "{answer}");
+            let read = reply.map(|reply| (reply.approved, reply.comment));
+            assert_eq!(read, approved.map(|approved| (approved, comment.map(str::to_owned))), "{answer}");
         }
     }
 }

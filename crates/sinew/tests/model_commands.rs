@@ -77,6 +77,37 @@ fn agents_of_one_process_ask_on_the_terminal_or_take_answers() {
     }
 }
 
+/// With `on_reject: fail` the model cannot continue after a rejection.
+#[test]
+fn a_rejection_fails_the_task_where_the_agent_file_says_so() {
+    let world = world();
+    let binding = CLERK
+        .replace("builtin: [ask_person]\n", "builtin: [ask_person]\n        on_reject: fail\n")
+        .replace("call: {pay: {amount: 5}}", "text: \"Paid anyway.\"");
+    world.write("clerk.agent.yaml", &binding);
+    let run = |answer: &str| {
+        let output = world.run(&["run", "flow.yaml", "--answer", answer, "-q"]);
+        let (out, err) = words(&output);
+        (output.status.code(), out, err)
+    };
+    let (code, out, err) = run("pay=no: not this account");
+    assert_eq!((code, out.as_str()), (Some(1), ""), "{err}");
+    assert!(
+        err.contains("--answer rejected ask_person: not this account") && err.contains("SINEW-6303"),
+        "{err}"
+    );
+    let (code, _, err) = run("pay=maybe");
+    assert!(code == Some(1) && err.contains("nobody approved ask_person"), "{err}");
+    let (code, out, err) = run("pay=yes");
+    assert!(code == Some(0) && out.contains("Paid anyway."), "{out}{err}");
+    world.write(
+        "clerk.agent.yaml",
+        &CLERK.replace("builtin: [ask_person]", "builtin: [time]\n        on_reject: fail"),
+    );
+    let (code, _, err) = run("pay=yes");
+    assert!(code != Some(0) && err.contains("`on_reject` belongs to tools with `approve`"), "{err}");
+}
+
 #[test]
 fn an_execution_ends_when_its_models_have_cost_too_much() {
     let world = world();

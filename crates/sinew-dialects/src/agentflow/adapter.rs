@@ -56,6 +56,7 @@ impl Adapter for AgentFlowAdapter {
                 NodeDecision::Wait(Box::new(PersonRequest {
                     prompt,
                     data: previous(ctx, act),
+                    decision: true,
                     ..PersonRequest::default()
                 }))
             }
@@ -85,10 +86,7 @@ impl Adapter for AgentFlowAdapter {
     }
 
     fn answer(&self, ctx: &AdapterContext<'_>, act: ActivationId, answer: &PersonAnswer) -> NodeDecision {
-        let mut decision = ApprovalDecision::of(&answer.data);
-        if let (true, Some(comment)) = (decision.note.is_empty(), &answer.comment) {
-            decision.note.clone_from(comment);
-        }
+        let decision = ApprovalDecision::of(answer);
         let left = json!({ "decision": decision.word(), "note": decision.note });
         let output = ActivationOutput::new(previous(ctx, act))
             .port(BRANCH, json!(decision.word()))

@@ -303,6 +303,7 @@ fn plan_node(id: &str, kind: &str, extra: Extra, agents: &BTreeMap<String, Strin
         inner: false,
         attached: false,
         quiet: false,
+        handles_failure: false,
         // Plain data with string keys always serializes.
         extra: serde_json::to_value(extra).unwrap_or_default(),
     }

@@ -22,7 +22,7 @@ mod tests;
 
 use serde_json::{Value, json};
 use sinew_engine::Adapter;
-use sinew_plan::{NodeIndex, Plan};
+use sinew_plan::{NodeIndex, NodeOperation, Plan, PlanNode};
 use sinew_source::{Diagnostics, Document};
 
 use crate::dialect::message_schema;
@@ -54,6 +54,10 @@ impl Dialect for AgentFlow {
 
     fn card_input_schema(&self, _plan: &Plan) -> Option<Value> {
         Some(message_schema("Text that the workflow starts with, instead of the one in its start node"))
+    }
+
+    fn asks_for_decision(&self, node: &PlanNode) -> bool {
+        node.op == NodeOperation::Human
     }
 
     fn adapter(&self) -> &'static dyn Adapter {

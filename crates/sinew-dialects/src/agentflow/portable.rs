@@ -33,7 +33,9 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<
             agent_node(graph, node, &agent, losses).unwrap_or_else(Portability::Not)
         }
         Work::If { conditions } => choice(graph, node, &conditions).unwrap_or_else(Portability::Not),
-        Work::Approval { .. } => Portability::Not("sam has no equivalent of a decision by a person".into()),
+        Work::Approval { .. } => Portability::Not(
+            "a decision by a person is not converted; write it as a node of type 'approval'".into(),
+        ),
         Work::Unknown => Portability::Not(format!("its type '{}' is unknown", plan.node(node).kind)),
         Work::Broken { message } => Portability::Not(message),
     }

@@ -50,10 +50,7 @@ pub(super) fn project(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent>
             of(*act, "wait_input", WAITING.to_owned())
         }
         Fact::Answered { act, answer } => {
-            let mut decision = text::ApprovalDecision::of(&answer.data);
-            if let (true, Some(comment)) = (decision.note.is_empty(), &answer.comment) {
-                decision.note.clone_from(comment);
-            }
+            let decision = text::ApprovalDecision::of(answer);
             of(*act, "input_received", decision.log())
         }
         Fact::Concluded { outcome } if outcome.cause.is_none() => {

@@ -1,7 +1,7 @@
 //! All cases of the dialect, and rules that the cases do not cover.
 
 use serde_json::{Value, json};
-use sinew_engine::{TaskReply, TaskRequest};
+use sinew_engine::{PersonAnswer, TaskReply, TaskRequest};
 use sinew_protocol::Fault;
 
 use super::AgentFlow;
@@ -185,8 +185,11 @@ fn answers_are_normalised() {
         (json!(null), "approve", ""),
         (json!(["reject"]), "approve", ""),
     ] {
-        let seen = super::text::ApprovalDecision::of(&answer);
+        let answered = PersonAnswer { data: answer.clone(), ..PersonAnswer::default() };
+        let seen = super::text::ApprovalDecision::of(&answered);
         assert_eq!((seen.word(), seen.note.as_str()), (decision, note), "{answer}");
+        let rejected = PersonAnswer { approved: Some(false), ..answered };
+        assert_eq!(super::text::ApprovalDecision::of(&rejected).word(), "reject", "{answer}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use memchr::memmem;
 use serde_json::Value;
+use sinew_engine::PersonAnswer;
 use sinew_protocol::{Fault, code};
 
 use super::model::BranchCondition;
@@ -76,17 +77,12 @@ pub(super) struct ApprovalDecision {
 }
 
 impl ApprovalDecision {
-    /// Reads an answer: strings that contain `reject` and objects that decide `reject` reject;
-    /// everything else approves.
-    pub(super) fn of(answer: &Value) -> Self {
-        let rejected = match answer {
-            Value::String(text) => text.to_lowercase().contains("reject"),
-            answer => answer
-                .get("decision")
-                .and_then(Value::as_str)
-                .is_some_and(|d| d.eq_ignore_ascii_case("reject")),
-        };
-        let note = answer.get("note").and_then(Value::as_str).unwrap_or_default();
+    /// Reads an answer: an explicit rejection, a string that contains `reject` and an object that
+    /// decides `reject` reject; everything else approves.
+    pub(super) fn of(answer: &PersonAnswer) -> Self {
+        let rejected = answer.approved == Some(false) || data_rejects(&answer.data);
+        let note = answer.data.get("note").and_then(Value::as_str).filter(|note| !note.is_empty());
+        let note = note.or(answer.comment.as_deref()).unwrap_or_default();
         Self { approved: !rejected, note: note.to_owned() }
     }
 
@@ -101,6 +97,17 @@ impl ApprovalDecision {
         match self.note.trim() {
             "" => format!("User {done} this step."),
             note => format!("User {done} this step. Feedback: {note}"),
+        }
+    }
+}
+
+/// Returns whether the data of an answer rejects.
+fn data_rejects(data: &Value) -> bool {
+    match data {
+        Value::String(text) => text.to_lowercase().contains("reject"),
+        data => {
+            let decision = data.get("decision").and_then(Value::as_str);
+            decision.is_some_and(|decision| decision.eq_ignore_ascii_case("reject"))
         }
     }
 }

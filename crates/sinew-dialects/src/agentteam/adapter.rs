@@ -277,8 +277,8 @@ fn pause(subtype: &str, configurations: &Map<String, Value>, input: Value) -> No
     NodeDecision::Wait(Box::new(PersonRequest {
         prompt: prompt.unwrap_or("waits for an event").to_owned(),
         data: SharedJson::new(input),
-        allowed: Vec::new(),
         timeout_ms: Some(flow::milliseconds(seconds.unwrap_or(HUMAN_SECONDS.0))),
+        ..PersonRequest::default()
     }))
 }
 
@@ -297,6 +297,7 @@ fn wait(configurations: &Map<String, Value>, data: Value) -> PersonRequest {
         data: SharedJson::new(data),
         allowed: people,
         timeout_ms: Some(flow::milliseconds(seconds)),
+        ..PersonRequest::default()
     }
 }
 
@@ -403,8 +404,8 @@ fn replied(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, 
         let wait = PersonRequest {
             prompt,
             data: SharedJson::new(payload()),
-            allowed: Vec::new(),
             timeout_ms: Some(timeout),
+            ..PersonRequest::default()
         };
         return Ok(NodeDecision::Wait(Box::new(wait)));
     }
@@ -460,7 +461,11 @@ fn answered(
             }
         }
     }
-    let port = human::intent(&value).port();
+    let intent = match answer.approved {
+        Some(false) => human::AnswerIntent::Rejected,
+        _ => human::intent(&value),
+    };
+    let port = intent.port();
     finish(ctx, act, vec![(port.into(), value.clone()), ("result".into(), value)])
 }
 

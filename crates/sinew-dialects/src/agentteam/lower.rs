@@ -282,6 +282,7 @@ fn plan_node(
         inner: false,
         attached,
         quiet: false,
+        handles_failure: false,
         extra: serde_json::to_value(TeamNodeData {
             kind: node.kind.clone(),
             subtype: node.subtype.clone(),

@@ -575,6 +575,7 @@ fn plan_node(id: &str, kind: &str) -> PlanNode {
         inner: false,
         attached: false,
         quiet: false,
+        handles_failure: false,
         extra: json!({}),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use sinew_engine::{
     ATTEMPT_TIMED_OUT, ActivationId, ActivationOutput, Adapter, AdapterContext, ChildSpec, NodeDecision,
-    SharedJson, TaskRequest,
+    PersonAnswer, RouteDecision, SharedJson, TaskRequest,
 };
 use sinew_plan::{NodeIndex, NodeOperation, Plan};
 use sinew_protocol::Fault;
@@ -21,7 +21,7 @@ use super::path::{MissingField, TemplateScope};
 use super::program::{CompiledNode, CompiledPlan, Read, schema};
 use super::template::fill;
 use super::world::{ScopeView, name};
-use super::{duration, violation};
+use super::{approval, duration, failure, sleep, violation};
 
 /// The adapter of this dialect.
 #[derive(Debug)]
@@ -57,10 +57,40 @@ impl Adapter for SamAdapter {
 
     fn gather(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         let failed = ctx.act(act).children.as_ref().and_then(|children| children.failed);
-        if let (Some(child), Some(fault)) = (failed, ctx.child_fault(act)) {
-            return NodeDecision::Fail(named(ctx, child, fault).with_retryable(false));
+        let gather = |program: Arc<CompiledPlan>| {
+            let work = &program.node(ctx.act(act).node).def.work;
+            let is_tolerant = matches!(work, Work::Map { tolerate: Some(_), .. });
+            if let (Some(child), Some(fault)) = (failed.filter(|_| !is_tolerant), ctx.child_fault(act)) {
+                return Err(named(ctx, child, fault).with_retryable(false));
+            }
+            gathered(ctx, &program, act)
+        };
+        CompiledPlan::of(ctx.graph).and_then(gather).into()
+    }
+
+    fn answer(&self, ctx: &AdapterContext<'_>, act: ActivationId, answer: &PersonAnswer) -> NodeDecision {
+        let program = match CompiledPlan::of(ctx.graph) {
+            Ok(program) => program,
+            Err(fault) => return NodeDecision::Fail(fault),
+        };
+        match &program.node(ctx.act(act).node).def.work {
+            Work::Approval(settings) => approval::answered(settings, ctx, act, answer),
+            _ => NodeDecision::Done(ActivationOutput::new(answer.data.clone())),
         }
-        CompiledPlan::of(ctx.graph).and_then(|program| gathered(ctx, &program, act)).into()
+    }
+
+    fn wake(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
+        let woken = |program: Arc<CompiledPlan>| StartingNode::new(ctx, &program, act).passed_on();
+        CompiledPlan::of(ctx.graph)
+            .map(woken)
+            .map_or_else(NodeDecision::Fail, |output| NodeDecision::Done(ActivationOutput::new(output)))
+    }
+
+    fn select(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> RouteDecision {
+        match CompiledPlan::of(ctx.graph) {
+            Ok(program) => failure::select(ctx, act, &program.node(ctx.act(act).node).def),
+            Err(fault) => RouteDecision::Fail(fault),
+        }
     }
 
     fn result(&self, ctx: &AdapterContext<'_>) -> Result<Value, Fault> {
@@ -154,7 +184,7 @@ impl<'c> StartingNode<'c> {
                 .unwrap_or_else(|reason| self.not_evaluated("when", &reason))
         {
             // With only its own port, a branching node selects none of its targets.
-            let output = match self.node.def.work.targets().as_slice() {
+            let output = match self.node.def.targets().as_slice() {
                 [] => ActivationOutput::default(),
                 _ => ActivationOutput::default().port(OUT, Value::Null),
             };
@@ -178,7 +208,9 @@ impl<'c> StartingNode<'c> {
                 let branch = hit.and_then(|n| cases.get(n)).map(|case| &case.node).or(default.as_ref());
                 Ok(branched(json!({ "selected_branch": branch, "selected_case_index": hit }), branch))
             }
-            Work::Map { max_items, concurrency_limit, .. } => self.map(*max_items, *concurrency_limit),
+            Work::Map { max_items, concurrency_limit, tolerate, .. } => {
+                self.map(*max_items, *concurrency_limit, tolerate.is_some())
+            }
             Work::Fork { fail_fast, .. } => {
                 let bodies = if let NodeOperation::Fork { bodies } = &self.ctx.node_of(self.act).op {
                     bodies.as_slice()
@@ -189,6 +221,11 @@ impl<'c> StartingNode<'c> {
                 Ok(NodeDecision::Fan { children, limit: None, fail_fast: *fail_fast })
             }
             Work::Join { wait_for, strategy, .. } => Ok(self.join(wait_for, *strategy)),
+            Work::Approval(settings) => {
+                let CompiledNode { instruction, data, .. } = self.node;
+                approval::question(settings, instruction.as_deref(), data.as_ref(), &self.view)
+            }
+            Work::Sleep(settings) => sleep::start(settings, &self.view, self.ctx.now, self.passed_on()),
             Work::Loop { .. } => {
                 Ok(NodeDecision::Fan { children: self.body(None), limit: None, fail_fast: true })
             }
@@ -260,7 +297,17 @@ impl<'c> StartingNode<'c> {
         }
     }
 
-    fn map(&self, max_items: Option<u32>, limit: Option<u32>) -> Result<NodeDecision, Fault> {
+    /// Returns the output of a node without work: its input, or null if it has several.
+    fn passed_on(&self) -> SharedJson {
+        self.input().unwrap_or_default()
+    }
+
+    fn map(
+        &self,
+        max_items: Option<u32>,
+        limit: Option<u32>,
+        is_tolerant: bool,
+    ) -> Result<NodeDecision, Fault> {
         let items = match &self.node.data {
             Some(template) => template.resolve(&self.view, MissingField::Null).map_err(no_value)?,
             None => Value::Null,
@@ -279,13 +326,17 @@ impl<'c> StartingNode<'c> {
             return Err(Fault::invalid(code::MAP_CANNOT_USE_ITS_ITEMS.as_str(), message));
         }
         if items.is_empty() {
-            return Ok(NodeDecision::Done(ActivationOutput::new(json!({ "results": [] }))));
+            let errors = is_tolerant.then(|| ("errors".to_owned(), json!([])));
+            let output: Map<String, Value> =
+                [("results".to_owned(), json!([]))].into_iter().chain(errors).collect();
+            return Ok(NodeDecision::Done(ActivationOutput::new(Value::Object(output))));
         }
         let NodeOperation::Map { body } = self.ctx.node_of(self.act).op else {
             return Ok(NodeDecision::Done(ActivationOutput::default()));
         };
         let children = items.into_iter().map(|item| child(body, SharedJson::from(item), None)).collect();
-        let fail_fast = self.ctx.plan().profile.failure == sinew_plan::FailurePolicy::Stop;
+        // Whether too many items fail is known only after the last one.
+        let fail_fast = !is_tolerant && self.ctx.plan().profile.failure == sinew_plan::FailurePolicy::Stop;
         Ok(NodeDecision::Fan { children, limit, fail_fast })
     }
 
@@ -379,9 +430,9 @@ fn gathered(
                 json!({ "iterations_completed": done, "stopped_reason": reason }),
             )))
         }
-        _ => {
-            let results: Vec<Value> = results().collect();
-            Ok(NodeDecision::Done(ActivationOutput::new(json!({ "results": results }))))
+        work => {
+            let tolerate = if let Work::Map { tolerate, .. } = work { tolerate.as_ref() } else { None };
+            Ok(failure::map_results(ctx, act, tolerate.and_then(failure::Tolerance::parse)))
         }
     }
 }

@@ -12,14 +12,17 @@ use sinew_protocol::Fault;
 use sinew_script::python_str;
 use sinew_source::Span;
 
+use super::approval;
 use super::duration;
 use super::model::{Branch, Call, NodeDef, RetryStrategy, Strategy, Work, WorkflowDefinition};
-use super::shape::GraphShape;
+use crate::reach;
+
+use super::shape::{GraphShape, conditions_read};
 
 /// Default timeout of a node, in seconds.
 pub(super) const NODE_TIMEOUT: f64 = 300.0;
 /// Default timeout of an execution, in seconds.
-const WORKFLOW_TIMEOUT: f64 = 1800.0;
+pub(super) const WORKFLOW_TIMEOUT: f64 = 1800.0;
 /// Default limit of the items of a map and the iterations of a loop.
 pub(super) const MOST: u32 = 100;
 /// Field of a node's `extra` with the event fields that only its kind has.
@@ -57,6 +60,8 @@ impl PlanLowering<'_> {
                 Work::Workflow { .. } => NodeOperation::Workflow,
                 Work::Conditional { .. } | Work::Switch { .. } | Work::Join { .. } => NodeOperation::Pure,
                 Work::Map { node, .. } => NodeOperation::Map { body: self.position(node) },
+                Work::Approval(_) => NodeOperation::Human,
+                Work::Sleep(_) => NodeOperation::Delay,
                 Work::Loop { node, .. } => NodeOperation::Loop { body: self.position(node) },
                 Work::Fork { branches, .. } => {
                     let first = next;
@@ -157,10 +162,26 @@ impl PlanLowering<'_> {
             inner,
             attached: false,
             quiet: false,
-            extra: node_extra(node)?,
+            handles_failure: node.handles_failure(),
+            extra: self.node_extra(node)?,
         });
         self.places.push((node.places.whole.line > 0).then_some(node.places.whole));
         Ok(())
+    }
+
+    /// Returns the plan's data of a node: its definition, and the fields of events about its kind.
+    fn node_extra(&self, node: &NodeDef) -> Result<Value, Fault> {
+        let mut kept = extra(node)?;
+        if let Some(fields) = event_fields(&node.work) {
+            kept[EVENT_FIELDS] = fields;
+        }
+        if let Work::Approval(approval) = &node.work
+            && approval.on_reject.is_none()
+        {
+            let is_read = conditions_read(self.definition, &node.id);
+            kept["on_reject"] = json!(if is_read { approval::CONTINUE } else { approval::FAIL });
+        }
+        Ok(kept)
     }
 
     fn retry(&self, call: &Call) -> RetryPolicy {
@@ -227,19 +248,48 @@ impl PlanLowering<'_> {
                 }
             }
         }
+        self.require_success(&mut edges);
         edges
+    }
+
+    /// Makes nodes require the success of a node that leads elsewhere after a failure or a
+    /// rejection, unless they also wait for the node to which it leads: these merge both ways.
+    fn require_success(&self, edges: &mut [PlanEdge]) {
+        let mut upstream = vec![Vec::new(); self.definition.nodes.len()];
+        for edge in edges.iter() {
+            upstream[edge.to as usize].push(edge.from as usize);
+        }
+        let mut marks = vec![Vec::new(); upstream.len()];
+        let (mut asked, mut questions) = (Vec::new(), Vec::new());
+        for (at, edge) in edges.iter().enumerate().filter(|(_, edge)| edge.port == OUT) {
+            for target in elsewhere(&self.definition.nodes[edge.from as usize]) {
+                let target = self.position(target) as usize;
+                marks[target] = vec![target];
+                asked.push(at);
+                questions.push((edge.to as usize, target));
+            }
+        }
+        let merges = reach::reaches(&upstream, &marks, &questions);
+        for (at, is_merge) in asked.iter().zip(&merges) {
+            edges[*at].veto |= !is_merge;
+        }
+        // A node that merges one of several ways merges them all.
+        for (at, _) in asked.iter().zip(&merges).filter(|(_, is_merge)| **is_merge) {
+            edges[*at].veto = false;
+        }
     }
 
     fn edge(&self, from: &str, to: &NodeDef) -> PlanEdge {
         let parent = self.positions.get(from).map(|ix| &self.definition.nodes[*ix as usize]);
-        let label = parent.and_then(|parent| branch_label(&parent.work, &to.id));
+        let branch = parent.and_then(|parent| branch_label(parent, &to.id));
+        let port = if branch.is_some() { to.id.clone() } else { OUT.to_owned() };
         PlanEdge {
             from: self.position(from),
-            port: if label.is_some() { to.id.clone() } else { OUT.to_owned() },
+            port,
             to: self.position(&to.id),
             handle: "in".to_owned(),
-            veto: label.is_some(),
-            label,
+            veto: branch.is_some(),
+            label: branch.or_else(|| parent.filter(|parent| decides(parent)).map(|_| "approved".to_owned())),
             budget: None,
             counter: 0,
             quorum: false,
@@ -249,9 +299,25 @@ impl PlanLowering<'_> {
     }
 }
 
+/// Returns whether only an approval leads to the dependents that are not targets.
+fn decides(node: &NodeDef) -> bool {
+    matches!(&node.work, Work::Approval(approval) if !approval.targets().is_empty())
+}
+
+/// Returns the nodes to which a node leads after a failure or a rejection.
+fn elsewhere(node: &NodeDef) -> impl Iterator<Item = &str> {
+    let rejected = match &node.work {
+        Work::Approval(approval) => approval.targets(),
+        _ => Vec::new(),
+    };
+    rejected.into_iter().map(|(_, id)| id).chain(node.on_error.as_deref())
+}
+
 /// Returns the label of the edge from a branching node to one of its targets; `None` for other nodes.
-fn branch_label(work: &Work, target: &str) -> Option<String> {
-    let label = match work {
+fn branch_label(node: &NodeDef, target: &str) -> Option<String> {
+    let label = match &node.work {
+        _ if node.on_error.as_deref() == Some(target) => "error",
+        Work::Approval(approval) => approval.label(target)?,
         Work::Conditional { true_branch, .. } if true_branch == target => "True",
         Work::Conditional { false_branch: Some(branch), .. } if branch == target => "False",
         Work::Switch { cases, default } => match cases.iter().find(|case| case.node == target) {
@@ -274,17 +340,10 @@ fn as_node(branch: &Branch) -> NodeDef {
         },
         depends_on: Vec::new(),
         when: None,
+        continue_on_error: false,
+        on_error: None,
         places: branch.places.clone(),
     }
-}
-
-/// Returns the plan's data of a node: its definition, and the fields of events about its kind.
-fn node_extra(node: &NodeDef) -> Result<Value, Fault> {
-    let mut kept = extra(node)?;
-    if let Some(fields) = event_fields(&node.work) {
-        kept[EVENT_FIELDS] = fields;
-    }
-    Ok(kept)
 }
 
 /// Returns the fields of `workflow_node_execution_start` that only this kind of node has.

@@ -12,10 +12,13 @@
 mod adapter;
 mod agent_call;
 mod agent_schemas;
+mod approval;
 mod chance;
 mod condition;
 pub mod duration;
 mod execution_state;
+mod extension_check;
+mod failure;
 mod file;
 mod lower;
 pub mod model;
@@ -26,6 +29,7 @@ pub mod probe;
 mod program;
 mod read;
 mod shape;
+mod sleep;
 mod template;
 mod validate;
 mod violation;
@@ -36,7 +40,7 @@ mod tests;
 
 use serde_json::{Value, json};
 use sinew_engine::Adapter;
-use sinew_plan::Plan;
+use sinew_plan::{NodeOperation, Plan, PlanNode};
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Diagnostics, Document, Node};
 
@@ -126,6 +130,10 @@ impl Dialect for Sam {
 
     fn sam_document(&self, plan: &Plan) -> Option<Value> {
         Some(portable::document(plan))
+    }
+
+    fn asks_for_decision(&self, node: &PlanNode) -> bool {
+        node.op == NodeOperation::Human
     }
 
     fn adapter(&self) -> &'static dyn Adapter {

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sinew_source::{Node, Span};
 
+use super::approval::Approval;
+use super::sleep::Sleep;
+
 /// A workflow, without the engine's view of its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowDefinition {
@@ -154,8 +157,28 @@ pub struct NodeDef {
     /// Condition for running the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
+    /// Whether dependents run after a failure of the node.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub continue_on_error: bool,
+    /// Node that runs after a failure of the node, instead of its other dependents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_error: Option<String>,
     #[serde(skip)]
     pub(super) places: KeySpans,
+}
+
+impl NodeDef {
+    /// Returns whether the execution continues after a failure of the node.
+    pub const fn handles_failure(&self) -> bool {
+        self.continue_on_error || self.on_error.is_some()
+    }
+
+    /// Returns the nodes that only selected outcomes of the node lead to, with the names of their
+    /// keys.
+    pub fn targets(&self) -> Vec<(String, &str)> {
+        let on_error = self.on_error.as_deref().map(|id| ("on_error".to_owned(), id));
+        self.work.targets().into_iter().chain(on_error).collect()
+    }
 }
 
 /// Operation of a node.
@@ -208,6 +231,9 @@ pub enum Work {
         /// Maximum number of concurrent items.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         concurrency_limit: Option<u32>,
+        /// Count or percentage of items that may fail.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tolerate: Option<Value>,
     },
     /// Calls several agents concurrently.
     Fork {
@@ -241,6 +267,10 @@ pub enum Work {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         delay: Option<Value>,
     },
+    /// Asks people for a decision.
+    Approval(Approval),
+    /// Continues later.
+    Sleep(Sleep),
 }
 
 /// Options of a call of an agent or a workflow.
@@ -327,6 +357,8 @@ impl Work {
             Self::Fork { .. } => "fork",
             Self::Join { .. } => "join",
             Self::Loop { .. } => "loop",
+            Self::Approval(_) => "approval",
+            Self::Sleep(_) => "sleep",
         }
     }
 
@@ -361,6 +393,7 @@ impl Work {
                 .map(|(n, case)| (format!("cases[{n}].node"), case.node.as_str()))
                 .chain(default.iter().map(|id| ("default".to_owned(), id.as_str())))
                 .collect(),
+            Self::Approval(approval) => approval.targets(),
             _ => Vec::new(),
         }
     }

@@ -4,6 +4,7 @@ use serde_json::Value;
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Member, Node, did_you_mean};
 
+use super::extension_check;
 use super::model::{
     Branch, Call, Case, ExitHandlers, KeySpans, NodeDef, RetryBackoff, RetryStrategy, Strategy, Work,
     WorkflowDefinition, WorkflowSettings,
@@ -141,7 +142,7 @@ fn version(node: &Node, found: &mut ParseFindings) -> Option<String> {
     }
 }
 
-fn note(places: &mut KeySpans, key: &str, node: Option<&Node>) {
+pub(super) fn note(places: &mut KeySpans, key: &str, node: Option<&Node>) {
     if let Some(node) = node {
         places.keys.insert(key.to_owned(), node.span);
     }
@@ -229,7 +230,8 @@ fn nodes(list: &Node, unread: &mut Vec<String>, found: &mut ParseFindings) -> Ve
     }
 }
 
-const TYPES: [&str; 8] = ["agent", "workflow", "conditional", "switch", "map", "fork", "join", "loop"];
+const TYPES: [&str; 10] =
+    ["agent", "workflow", "conditional", "switch", "map", "fork", "join", "loop", "approval", "sleep"];
 
 fn one(node: &Node, n: usize, found: &mut ParseFindings) -> Option<NodeDef> {
     let id = node.get("id").and_then(Node::as_str);
@@ -260,9 +262,11 @@ fn one(node: &Node, n: usize, found: &mut ParseFindings) -> Option<NodeDef> {
     };
     let when = fields.text(&["when"], found);
     note(&mut places, "when", fields.get(&["when"], &mut Vec::new()));
+    let continue_on_error = fields.flag(&["continue_on_error", "continueOnError"], found).unwrap_or(false);
+    let on_error = placed(&mut fields, &["on_error", "onError"], false, &mut places, found);
     let work = work(kind, &id, &mut fields, &mut places, found);
     fields.close(found);
-    Some(NodeDef { id, work: work?, depends_on, when, places })
+    Some(NodeDef { id, work: work?, depends_on, when, continue_on_error, on_error, places })
 }
 
 /// Returns the type as written, or, as in the source engine, derived from the keys.
@@ -334,7 +338,7 @@ fn list_of_names(
 }
 
 /// Reads a string and records its span.
-fn placed(
+pub(super) fn placed(
     fields: &mut ObjectFields<'_>,
     keys: Keys,
     needed: bool,
@@ -386,7 +390,8 @@ fn work(
             // 0 selects the default, as in the source engine.
             let max_items = fields.whole(&["max_items", "maxItems"], 0, found).filter(|max| *max > 0);
             let concurrency_limit = fields.whole(&["concurrency_limit", "concurrencyLimit"], 1, found);
-            Work::Map { items: items?, node: node?, max_items, concurrency_limit }
+            let tolerate = extension_check::tolerance(fields, places, found);
+            Work::Map { items: items?, node: node?, max_items, concurrency_limit, tolerate }
         }
         "fork" => {
             let list = fields.required_list(&["branches"], found);
@@ -413,6 +418,8 @@ fn work(
             let n = join_count(id, n, strategy, wait_for.as_deref().map_or(0, <[_]>::len), places, found);
             Work::Join { wait_for: wait_for?, strategy: strategy?, n }
         }
+        "approval" => Work::Approval(extension_check::approval(fields, places, found)?),
+        "sleep" => Work::Sleep(extension_check::sleep(fields, places, found)?),
         _ => {
             let node = placed(fields, &["node"], true, places, found);
             let condition = placed(fields, &["condition"], true, places, found);

@@ -98,6 +98,11 @@ pub(super) trait TemplateScope {
     fn iteration(&self) -> Option<u32>;
     /// Returns a node's state and output.
     fn node(&self, id: &str) -> NodeLookup<'_>;
+    /// Returns the error of a node that handles its failures, null if it did not fail; `None` for
+    /// other nodes.
+    fn error(&self, _id: &str) -> Option<Value> {
+        None
+    }
     /// Returns the digest of a decision's position, the seed of its random numbers: the same for
     /// every owner of an execution.
     fn chance_seed(&self, _place: ConditionPosition) -> ChanceSeed {
@@ -157,6 +162,7 @@ impl Path {
                 let count = self.counter(world).map(Value::from);
                 count.filter(|count| unwrapped(count, &self.steps).is_empty()).map(Cow::Owned)
             }
+            PathRoot::Node(id) if self.is_error(id, world) => self.error(id, world).map(Cow::Owned),
             PathRoot::Node(id) => match world.node(id) {
                 NodeLookup::Absent | NodeLookup::Skipped => None,
                 NodeLookup::Done(output) if self.steps.is_empty() => {
@@ -166,6 +172,16 @@ impl Path {
             },
         };
         Ok(PathValue::Value(found.unwrap_or(Cow::Owned(Value::Null))))
+    }
+
+    /// Returns whether the path is below the error of a node that handles its failures.
+    fn is_error(&self, id: &str, world: &dyn TemplateScope) -> bool {
+        self.steps.first().is_some_and(|step| step == ERROR) && world.error(id).is_some()
+    }
+
+    /// Returns the value at a path below the error of a node; `None` if there is none.
+    fn error(&self, id: &str, world: &dyn TemplateScope) -> Option<Value> {
+        walk(&world.error(id)?, self.steps.get(1..)?).ok().cloned()
     }
 
     /// Looks up the steps in the output of a completed node.
@@ -204,6 +220,9 @@ impl Path {
     fn strict_member<'a>(&self, world: &'a dyn TemplateScope) -> Result<Cow<'a, Value>, String> {
         match &self.root {
             PathRoot::Input if world.input().is_none() => Err(NO_INPUT.to_owned()),
+            PathRoot::Node(id) if self.is_error(id, world) => {
+                Ok(Cow::Owned(self.error(id, world).unwrap_or_default()))
+            }
             PathRoot::Node(id) => match (world.node(id), self.steps.split_first()) {
                 (NodeLookup::Absent | NodeLookup::Skipped, _) => Ok(Cow::Owned(Value::Null)),
                 (NodeLookup::Done(output), Some((step, rest))) if step == OUTPUT => {
@@ -248,8 +267,10 @@ impl Path {
 }
 
 const NO_INPUT: &str = "Workflow input has not been initialized";
-/// The only field of a node in paths.
+/// The field of a node with its output.
 pub(super) const OUTPUT: &str = "output";
+/// Field of a node that handles its failures.
+const ERROR: &str = "error";
 
 /// Removes the optional `.output` of loop variables. An item with a field of this name keeps it.
 fn unwrapped<'s>(variable: &Value, steps: &'s [String]) -> &'s [String] {

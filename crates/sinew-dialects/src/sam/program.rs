@@ -37,8 +37,9 @@ pub(super) struct CompiledPlan {
 pub(super) struct CompiledNode {
     pub(super) def: NodeDef,
     pub(super) when: Option<Read>,
-    /// The input of an agent or workflow, or the items of a map.
+    /// The input of an agent or workflow, the items of a map, or the data of an approval.
     pub(super) data: Option<Template>,
+    /// The instruction, or the prompt of an approval.
     pub(super) instruction: Option<Vec<TextPart>>,
     /// The condition of a conditional or loop, or those of a switch's cases, in order.
     pub(super) conditions: Vec<Read>,
@@ -132,6 +133,7 @@ impl CompiledNode {
         let call = def.work.call();
         let data = match &def.work {
             Work::Map { items, .. } => Some(Template::parse(items)),
+            Work::Approval(approval) => approval.data.as_ref().map(Template::parse),
             _ => call.and_then(|call| call.input.as_ref()).map(Template::parse),
         };
         let conditions = match &def.work {
@@ -145,7 +147,10 @@ impl CompiledNode {
         };
         Self {
             when: def.when.as_deref().map(Condition::parse),
-            instruction: call.and_then(|call| call.instruction.as_deref()).map(parts),
+            instruction: match &def.work {
+                Work::Approval(approval) => Some(parts(&approval.prompt)),
+                _ => call.and_then(|call| call.instruction.as_deref()).map(parts),
+            },
             data,
             conditions,
             def,

@@ -195,14 +195,35 @@ pub(super) fn named_in(node: &NodeDef) -> Vec<String> {
         }
         _ => {}
     }
+    if let Work::Approval(approval) = &node.work {
+        add(&Template::parse(&approval.prompt.as_str().into()));
+        approval.data.iter().chain(&approval.allowed).for_each(|value| add(&Template::parse(value)));
+    }
+    if let Work::Sleep(sleep) = &node.work {
+        sleep.duration.iter().for_each(|duration| add(&Template::parse(duration)));
+        sleep.until.iter().for_each(|until| add(&Template::parse(&until.as_str().into())));
+    }
+    for condition in conditions(node) {
+        named.extend(paths_of(&parts(condition)).filter_map(node_of));
+    }
+    named
+}
+
+/// Returns the conditions of a node.
+fn conditions(node: &NodeDef) -> Vec<&str> {
     let mut conditions: Vec<&str> = node.when.iter().map(String::as_str).collect();
     match &node.work {
         Work::Conditional { condition, .. } | Work::Loop { condition, .. } => conditions.push(condition),
         Work::Switch { cases, .. } => conditions.extend(cases.iter().map(|case| case.condition.as_str())),
         _ => {}
     }
-    for condition in conditions {
-        named.extend(paths_of(&parts(condition)).filter_map(node_of));
-    }
-    named
+    conditions
+}
+
+/// Returns whether a condition of the definition reads the output of this node.
+pub(super) fn conditions_read(definition: &WorkflowDefinition, id: &str) -> bool {
+    let conditions = definition.nodes.iter().flat_map(conditions);
+    conditions
+        .flat_map(|condition| paths_of(&parts(condition)).filter_map(node_of).collect::<Vec<_>>())
+        .any(|named| named == id)
 }

@@ -1,6 +1,7 @@
 //! The recorded behaviour of the source engine, and rules that it does not cover.
 
 mod cases;
+mod extensions;
 mod files;
 mod mesh;
 mod runs;

@@ -10,6 +10,7 @@ use serde_json::Value;
 use sinew_source::{Diagnostic, Schema, Span, hint_for};
 
 use super::agent_schemas::{AgentSchemas, agent_schemas, is_open, misfits};
+use super::approval::near_word;
 use super::condition::Condition;
 use super::model::{Call, NodeDef, Work, WorkflowDefinition};
 use super::path::{Path, PathRoot, parts};
@@ -44,6 +45,7 @@ pub(super) fn validate(
     for node in &definition.nodes {
         check.references(node);
         check.branches(node);
+        check.ways(node);
         check.body(node);
         check.data(node);
     }
@@ -55,17 +57,17 @@ pub(super) fn validate(
     check.whole(known);
 }
 
-struct DefinitionCheck<'d, 'f> {
+pub(super) struct DefinitionCheck<'d, 'f> {
     name: &'d str,
-    definition: &'d WorkflowDefinition,
+    pub(super) definition: &'d WorkflowDefinition,
     ids: BTreeMap<&'d str, usize>,
     /// Ids of all branches of forks.
     branches: BTreeSet<&'d str>,
-    shape: GraphShape,
+    pub(super) shape: GraphShape,
     agent_schemas: BTreeMap<&'d str, AgentSchemas>,
     /// Paths whose node may run too late.
     far: Vec<FarPath<'d>>,
-    found: &'f mut ParseFindings,
+    pub(super) found: &'f mut ParseFindings,
 }
 
 /// A path to a node that is not a direct dependency.
@@ -91,7 +93,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         self.found.push(hinted(missing, near));
     }
 
-    fn has(&self, id: &str) -> bool {
+    pub(super) fn has(&self, id: &str) -> bool {
         self.ids.contains_key(id) || self.definition.unread.iter().any(|unread| unread == id)
     }
 
@@ -187,10 +189,10 @@ impl<'d> DefinitionCheck<'d, '_> {
     }
 
     fn branches(&mut self, node: &'d NodeDef) {
-        for (key, id) in node.work.targets() {
+        for (key, id) in node.targets() {
             let at = node.places.of(&key);
             let Some(target) = self.node(id) else {
-                if self.has(id) {
+                if self.has(id) || near_word(&key, id).is_some() {
                     continue;
                 }
                 self.missing(format!("Node '{}' references non-existent {key} '{id}'", node.id), id, at);
@@ -341,7 +343,7 @@ impl<'d> DefinitionCheck<'d, '_> {
                     }
                 }
             }
-            Work::Join { .. } => {}
+            Work::Join { .. } | Work::Approval(_) | Work::Sleep(_) => {}
         }
     }
 
@@ -394,7 +396,7 @@ impl<'d> DefinitionCheck<'d, '_> {
     }
 
     /// Reports a template that is never closed and would be taken as text.
-    fn closed(&mut self, value: &Value, what: &str, at: Span) {
+    pub(super) fn closed(&mut self, value: &Value, what: &str, at: Span) {
         if let Some(text) = unclosed(value) {
             let shown: String = text.chars().take(40).collect();
             let open = Diagnostic::error(
@@ -418,7 +420,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         }
     }
 
-    fn template(&mut self, template: &Template, what: &str, node: Option<&'d NodeDef>, at: Span) {
+    pub(super) fn template(&mut self, template: &Template, what: &str, node: Option<&'d NodeDef>, at: Span) {
         if let Some(reason) = template.check() {
             self.error(code::OPERATOR_NEEDS_LIST.as_str(), format!("{what}: {reason}"), at);
         }
@@ -429,7 +431,7 @@ impl<'d> DefinitionCheck<'d, '_> {
 
     /// Warns about paths without a value. They are not errors: such a path is null, and files rely
     /// on it.
-    fn paths<'p>(
+    pub(super) fn paths<'p>(
         &mut self,
         paths: impl Iterator<Item = &'p Path>,
         what: &str,
@@ -626,7 +628,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         used.extend(paths.iter().filter_map(|path| node_of(path)));
         for node in &self.definition.nodes {
             used.extend(self.shape.upstream(node).into_iter().map(str::to_owned));
-            used.extend(node.work.targets().into_iter().map(|(_, id)| id.to_owned()));
+            used.extend(node.targets().into_iter().map(|(_, id)| id.to_owned()));
             used.extend(named_in(node));
         }
         for node in &self.definition.nodes {

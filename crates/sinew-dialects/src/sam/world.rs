@@ -5,6 +5,7 @@ use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, NodeView, ScopeI
 use sinew_plan::{NodeIndex, NodeOperation};
 
 use super::chance::{ChanceSeed, ConditionPosition, chance_seed};
+use super::failure::error_value;
 use super::path::{NodeLookup, TemplateScope};
 use super::program::CompiledPlan;
 
@@ -73,6 +74,17 @@ impl<'c> ScopeView<'c> {
             NodeView::Ended(ActivationEnd::Succeeded | ActivationEnd::Failed, output) => output,
             _ => None,
         }
+    }
+
+    /// Returns the latest activation of a node, or of the body of a loop.
+    fn latest(&self, ix: NodeIndex) -> Option<ActivationId> {
+        let in_loop = |owner: &NodeIndex| {
+            let is_loop = matches!(self.ctx.plan().node(*owner).op, NodeOperation::Loop { .. });
+            let owner = self.ctx.latest(self.scope, *owner).filter(|_| is_loop)?;
+            self.ctx.act(owner).children.as_ref()?.acts.last().copied()
+        };
+        let own = self.ctx.latest(self.scope, ix);
+        own.or_else(|| self.program.owners[ix as usize].iter().find_map(in_loop))
     }
 
     fn skipped(&self, id: &str) -> bool {
@@ -151,6 +163,13 @@ impl TemplateScope for ScopeView<'_> {
             None if self.skipped(id) => NodeLookup::Skipped,
             None => NodeLookup::Absent,
         }
+    }
+
+    fn error(&self, id: &str) -> Option<Value> {
+        let ix = self.program.find(id).filter(|ix| self.ctx.plan().node(*ix).handles_failure)?;
+        let act =
+            self.latest(ix).map(|act| self.ctx.act(act)).filter(|one| one.end == Some(ActivationEnd::Failed));
+        Some(act.and_then(|one| one.fault.as_ref()).map(error_value).unwrap_or_default())
     }
 
     fn chance_seed(&self, place: ConditionPosition) -> ChanceSeed {

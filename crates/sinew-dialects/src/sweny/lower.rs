@@ -198,6 +198,7 @@ fn nodes(
             inner: false,
             attached: false,
             quiet: false,
+            handles_failure: false,
             extra: serde_json::to_value(extra).unwrap_or_default(),
         });
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use sinew_plan::{FailurePolicy, PausePolicy};
+use sinew_plan::PausePolicy;
 use sinew_protocol::Fault;
 use sinew_protocol::usage::TaskUsage;
 
@@ -168,8 +168,17 @@ impl ExecutionState {
     ) {
         self.acts[act as usize].fault = Some(fault.clone());
         self.end(at, act, ActivationEnd::Failed, output);
-        let decides = self.act(act).owner.is_none() && self.outcome.is_none() && self.failed.is_none();
-        if decides && graph.plan().profile.failure != FailurePolicy::RouteOn {
+        let one = self.act(act);
+        let (node, owner) = (one.node, one.owner);
+        if let Some(owner) = owner
+            && !graph.plan().node(node).handles_failure
+            && let Some(children) = &mut self.acts[owner as usize].children
+            && children.failed.is_none()
+        {
+            children.failed = Some(act);
+        }
+        let decides = owner.is_none() && self.outcome.is_none() && self.failed.is_none();
+        if decides && !graph.plan().routes_failure(node) {
             self.failed = Some((Some(act), fault.clone()));
         }
     }
@@ -212,9 +221,6 @@ impl ExecutionState {
             && let Some(children) = &mut self.acts[owner as usize].children
         {
             children.active = children.active.saturating_sub(1);
-            if end == ActivationEnd::Failed && children.failed.is_none() {
-                children.failed = Some(act);
-            }
         }
         if owner.is_some() || exit {
             self.close(act);

@@ -69,7 +69,7 @@ impl Decider<'_> {
                 let one = self.state.act(act);
                 let (node, output) = (one.node, one.output.clone());
                 self.emit(Fact::Failed { act, fault, output });
-                if self.graph.plan().profile.failure == sinew_plan::FailurePolicy::RouteOn {
+                if self.graph.plan().routes_failure(node) {
                     let tokens = self.with_dead(node, Vec::new());
                     self.send(act, tokens, Some("its edges cannot be evaluated".into()));
                 } else {

@@ -424,9 +424,12 @@ impl Decider<'_> {
         if self.state.outcome.is_some() {
             return; // exit nodes are only recorded
         }
+        if self.graph.plan().routes_failure(one.node) {
+            return self.route(act);
+        }
         let closed = |tokens| Fact::Routed { act: Some(act), scope, tokens, end: Some("failed".into()) };
         match self.graph.plan().profile.failure {
-            FailurePolicy::RouteOn => self.route(act),
+            FailurePolicy::RouteOn => {}
             FailurePolicy::Stop => {
                 self.emit(closed(Vec::new()));
                 self.cancel_open("the execution has failed");

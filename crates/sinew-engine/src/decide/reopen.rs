@@ -144,7 +144,8 @@ fn scope(
     Ok(RetryScope { again, reset })
 }
 
-/// Returns the activations that failed or were cancelled. Only the latest activation of a node in a
+/// Returns the activations that failed or were cancelled, except for failures that the workflow
+/// handled. Only the latest activation of a node in a
 /// scope counts: earlier failures were already retried.
 fn unfinished(graph: &IndexedPlan, state: &ExecutionState) -> Vec<ActivationId> {
     let acts = 0..state.acts.len() as ActivationId;
@@ -152,7 +153,10 @@ fn unfinished(graph: &IndexedPlan, state: &ExecutionState) -> Vec<ActivationId> 
         let one = state.act(*act);
         one.owner.is_none()
             && !is_exit(graph, one.node)
-            && matches!(one.end, Some(ActivationEnd::Failed | ActivationEnd::Cancelled))
+            && match one.end {
+                Some(ActivationEnd::Failed) => !graph.plan().node(one.node).handles_failure,
+                end => end == Some(ActivationEnd::Cancelled),
+            }
             && state.last(one.scope, one.node) == Some(*act)
     })
     .collect()

@@ -61,6 +61,14 @@ impl Decider<'_> {
         self.not_ended()?;
         match self.state.acts.get(act as usize) {
             Some(one) if one.phase == ActivationPhase::Waiting => {
+                let given = one.wait.as_ref().map(|wait| wait.approvals.as_slice()).unwrap_or_default();
+                // A person who has approved may still reject.
+                if answer.approved != Some(false)
+                    && let Some(by) =
+                        answer.by.as_ref().filter(|by| given.iter().any(|one| one.by.as_ref() == Some(by)))
+                {
+                    return Err(InputRefusal::AlreadyApproved(by.clone()));
+                }
                 self.take_answer(act, PersonAnswer { timed_out: false, ..answer });
                 Ok(())
             }

@@ -192,6 +192,7 @@ fn node(
         inner: false,
         attached: false,
         quiet: false,
+        handles_failure: false,
         extra: settings,
     }
 }

@@ -223,6 +223,8 @@ pub(super) fn any_fact(dice: &mut Dice) -> Fact {
                 data: val(dice),
                 allowed: texts(dice),
                 timeout_ms: maybe(dice, time),
+                decision: dice.chance(50),
+                approvals: (0..dice.roll(3)).map(|_| answer(dice)).collect(),
             };
             Fact::Awaited {
                 act,
@@ -231,13 +233,7 @@ pub(super) fn any_fact(dice: &mut Dice) -> Fact {
                 stops_clocks: dice.chance(50),
             }
         }
-        17 => {
-            let (by, comment) = (maybe(dice, text), maybe(dice, text));
-            Fact::Answered {
-                act,
-                answer: Arc::new(PersonAnswer { data: value(dice), timed_out: dice.chance(50), by, comment }),
-            }
-        }
+        17 => Fact::Answered { act, answer: Arc::new(answer(dice)) },
         18 => {
             let child = |dice: &mut Dice| ChildSpec {
                 body: number(dice),
@@ -443,4 +439,14 @@ fn fault(dice: &mut Dice) -> Fault {
             .with_details(texts(dice));
     fault.retry_after_ms = maybe(dice, time);
     fault
+}
+
+fn answer(dice: &mut Dice) -> PersonAnswer {
+    PersonAnswer {
+        data: value(dice),
+        timed_out: dice.chance(50),
+        by: maybe(dice, text),
+        comment: maybe(dice, text),
+        approved: maybe(dice, |dice| dice.chance(50)),
+    }
 }

@@ -82,10 +82,7 @@ pub(super) fn fact(values: &mut ValueReader, fact: pb::JournalFact) -> Decoded<F
             };
             Fact::CalleeWaits { act, attempt, callee, number, wait }
         }
-        Kind::Answered(pb::JournalAnswered { act, data_json, timed_out, by, comment }) => Fact::Answered {
-            act,
-            answer: Arc::new(PersonAnswer { data: json(&data_json)?, timed_out, by, comment }),
-        },
+        Kind::Answered(message) => answered(message)?,
         Kind::Fanned(pb::JournalFanned { act, children, limit, fail_fast }) => {
             let children = children.into_iter().map(|made| child(values, made)).collect::<Decoded<_>>()?;
             Fact::Fanned { act, children: Arc::new(children), limit, fail_fast }
@@ -227,8 +224,16 @@ fn reply(values: &mut ValueReader, message: pb::JournalReply) -> Decoded<TaskRep
 }
 
 fn wait(values: &mut ValueReader, message: pb::JournalWait) -> Decoded<PersonRequest> {
-    let pb::JournalWait { prompt, data_json, allowed, timeout_ms } = message;
-    Ok(PersonRequest { prompt, data: values.read(&data_json)?, allowed, timeout_ms })
+    let pb::JournalWait { prompt, data_json, allowed, timeout_ms, decision, approvals_json } = message;
+    let approval = |bytes: &bytes::Bytes| serde_json::from_slice(bytes).map_err(Bad::Json);
+    let approvals = approvals_json.iter().map(approval).collect::<Decoded<_>>()?;
+    Ok(PersonRequest { prompt, data: values.read(&data_json)?, allowed, timeout_ms, decision, approvals })
+}
+
+fn answered(message: pb::JournalAnswered) -> Decoded<Fact> {
+    let pb::JournalAnswered { act, data_json, timed_out, by, comment, approved } = message;
+    let answer = PersonAnswer { data: json(&data_json)?, timed_out, by, comment, approved };
+    Ok(Fact::Answered { act, answer: Arc::new(answer) })
 }
 
 fn fault(message: pb::JournalFault) -> Decoded<Fault> {

@@ -10,7 +10,7 @@ use crate::SharedJson;
 use crate::ask::{RequestTarget, TaskReply, TaskRequest};
 use crate::fact::{
     ActivationOutput, ChildSpec, EdgeToken, ExecutionMode, ExecutionOutcome, ExecutionStart, Fact,
-    NewActivation, PersonRequest, TerminalStatus, TokenValue,
+    NewActivation, PersonAnswer, PersonRequest, TerminalStatus, TokenValue,
 };
 
 pub(super) fn fact(values: &mut ValueWriter, fact: &Fact) -> pb::JournalFact {
@@ -100,6 +100,7 @@ fn kind(values: &mut ValueWriter, fact: &Fact) -> Kind {
             timed_out: answer.timed_out,
             by: answer.by.clone(),
             comment: answer.comment.clone(),
+            approved: answer.approved,
         }),
         Fact::Fanned { act, children, limit, fail_fast } => Kind::Fanned(pb::JournalFanned {
             act: *act,
@@ -262,13 +263,20 @@ fn reply(values: &mut ValueWriter, reply: &TaskReply) -> pb::JournalReply {
 }
 
 fn wait(values: &mut ValueWriter, wait: &PersonRequest) -> pb::JournalWait {
-    let PersonRequest { prompt, data, allowed, timeout_ms } = wait;
+    let PersonRequest { prompt, data, allowed, timeout_ms, decision, approvals } = wait;
     pb::JournalWait {
         prompt: prompt.clone(),
         data_json: values.write(data),
         allowed: allowed.clone(),
         timeout_ms: *timeout_ms,
+        decision: *decision,
+        approvals_json: approvals.iter().map(approval).collect(),
     }
+}
+
+fn approval(approval: &PersonAnswer) -> Bytes {
+    // As for values above: it always serializes.
+    serde_json::to_vec(approval).unwrap_or_default().into()
 }
 
 fn fault(fault: &Fault) -> pb::JournalFault {

@@ -12,6 +12,7 @@ use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::mesh_operator::MeshOperator;
 use sinew_protocol::a2a::{A2aError, Message, Part, PartContent};
 use sinew_protocol::artifact::sha256;
+use sinew_protocol::decision::WrittenDecision;
 use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::query::ExecutionStatus;
@@ -26,17 +27,10 @@ use super::{A2aOperations, OperationCall, short};
 const ASK_AFTER: Duration = Duration::from_secs(2);
 /// Events within this time are processed together.
 const GATHER: Duration = Duration::from_millis(20);
-/// Words that approve: the whole text, or its beginning, followed by one of [`COMMENT_SIGNS`].
-const YES: [&str; 6] = ["approve", "approved", "yes", "ok", "accept", "accepted"];
-/// Characters that may follow an approving word. A question mark or another word is not one: "ok?
-/// why" approves nothing.
-const COMMENT_SIGNS: [char; 6] = [',', '.', ':', ';', '!', '\n'];
 /// Describes the format of a decision, for messages without one.
 const HOW_TO_DECIDE: &str = "expected a text that begins with yes, or with no and the reason, or a data part with \
                              approved: true or false (or decision: approve or reject) and optionally comment, node, \
                              and data with the answer; a rejection needs a comment";
-/// Words that reject, at the beginning of a text.
-const NO: [&str; 6] = ["reject", "rejected", "no", "deny", "denied", "decline"];
 
 /// Decision of a person, as parsed from a message.
 #[derive(Debug, PartialEq)]
@@ -241,18 +235,9 @@ impl DecisionText {
     }
 
     fn of_text(text: &str) -> Result<Self, A2aError> {
-        let end = text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len());
-        let (first, rest) = text.split_at(end);
-        let word = first.to_lowercase();
-        let reject = NO.contains(&word.as_str());
-        let approve = YES.contains(&word.as_str()) && (rest.is_empty() || rest.starts_with(COMMENT_SIGNS));
-        // Other texts must not count as approval: "not yet" approves nothing.
-        if !reject && !approve {
-            return Err(undecided());
-        }
-        let rest = rest.trim_start_matches(|c: char| !c.is_alphanumeric()).trim();
-        let comment = Some(rest.to_owned()).filter(|rest| !rest.is_empty());
-        let decision = DecisionRequest { comment, reject, ..DecisionRequest::default() };
+        let WrittenDecision { approved, comment, .. } =
+            WrittenDecision::of_text(text).ok_or_else(undecided)?;
+        let decision = DecisionRequest { comment, reject: !approved, ..DecisionRequest::default() };
         Ok(Self { node: None, decision })
     }
 

@@ -9,7 +9,7 @@ use super::{ApprovalTest, NextStep, PersonQuestion, QuestionReason, ToolCall, fa
 use crate::output::{ANSWER_TOOL, AnswerPlan, violation_lines};
 use crate::record::{CallPosition, CallResult, CallStatus, StepBody};
 use crate::spec::{ApprovalRule, ConversationSpec, EffectClass, TaintRule, ToolSpec, UnknownRule};
-use crate::state::{CallState, ConversationState, Exchange};
+use crate::state::{CallState, ConversationState, Exchange, PersonDecision};
 use crate::text::{canonical, shortened, without_hidden};
 use crate::turn::RequestedCall;
 
@@ -108,6 +108,9 @@ impl ConversationSpec {
         let ready =
             ToolCall { position, tool: tool.declaration.name.clone(), arguments, effect: tool.effect };
         let refuse = |text: String| CallPlan::Answer(CallStatus::Refused, text);
+        if let Some(decision) = call.decision.as_ref().filter(|one| tool.rejection_fails && !one.approved) {
+            return CallPlan::End(rejected(&ready.tool, decision));
+        }
         if let Some(begun_in) = call.begun_in {
             // A question about a call of this process means that its answer was lost.
             if begun_in == state.begins && call.asked_at.is_none() {
@@ -133,7 +136,7 @@ impl ConversationSpec {
             LoopFinding::End(fault) => return CallPlan::End(fault),
         }
         if tool.asks_person() {
-            return answered_in_words(call, ready);
+            return answered_in_words(call, ready, tool.rejection_fails);
         }
         let tainted = self.tainted || state.tainted || last.calls.iter().any(is_open);
         let acts_tainted = tainted && tool.effect == EffectClass::Once;
@@ -273,7 +276,7 @@ fn is_open(call: &CallState) -> bool {
 }
 
 /// Plans a question of the model to a person, or returns its answer.
-fn answered_in_words(call: &CallState, ready: ToolCall) -> CallPlan {
+fn answered_in_words(call: &CallState, ready: ToolCall, is_decision: bool) -> CallPlan {
     let Some(decision) = &call.decision else {
         return CallPlan::Ask(PersonQuestion {
             call: ready,
@@ -282,10 +285,30 @@ fn answered_in_words(call: &CallState, ready: ToolCall) -> CallPlan {
         });
     };
     let words = shortened(&without_hidden(decision.comment.as_deref().unwrap_or_default()), MAX_ANSWER);
-    if decision.approved {
-        return CallPlan::Answer(CallStatus::Succeeded, words);
+    let by = &decision.by_person;
+    match (decision.approved, is_decision) {
+        (true, true) => {
+            let approval = serde_json::json!({ "approved": true, "by": by, "comment": words });
+            CallPlan::Answer(CallStatus::Succeeded, approval.to_string())
+        }
+        (true, false) => CallPlan::Answer(CallStatus::Succeeded, words),
+        (false, _) if by.is_empty() => {
+            CallPlan::Answer(CallStatus::Failed, format!("no person answered: {words}"))
+        }
+        (false, _) => CallPlan::Answer(CallStatus::Failed, format!("{by} rejected: {words}")),
     }
-    CallPlan::Answer(CallStatus::Failed, format!("no person answered: {words}"))
+}
+
+/// Returns the fault that ends a conversation after a binding rejection, or without a decision.
+fn rejected(tool: &str, decision: &PersonDecision) -> Fault {
+    let comment = decision.comment.as_deref().filter(|comment| !comment.is_empty());
+    let why = comment.map(|comment| format!(": {}", shortened(&without_hidden(comment), MAX_ANSWER)));
+    let why = why.unwrap_or_default();
+    let fault = match decision.by_person.as_str() {
+        "" => Fault::failure(code::PERSON_DID_NOT_ANSWER.as_str(), format!("nobody approved {tool}{why}")),
+        by => Fault::failure(code::PERSON_REJECTED.as_str(), format!("{by} rejected {tool}{why}")),
+    };
+    fault.with_retryable(false)
 }
 
 /// Plans the approval of a call, or applies the decision.

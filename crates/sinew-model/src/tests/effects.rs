@@ -120,6 +120,52 @@ fn people_are_asked_by_rule_and_before_the_call() {
 }
 
 #[test]
+fn a_rejection_is_binding_where_the_file_says_so() {
+    let answers = json!([{"call": {"send": {"id": "1"}}}, {"text": "done anyway"}]);
+    for (fails, refuses, end, made) in [
+        (true, true, "SINEW-6303 rehearsal rejected send", 0),
+        (true, false, r#"{"text":"done anyway"}"#, 1),
+        (false, true, r#"{"text":"done anyway"}"#, 0),
+    ] {
+        let mut spec = spec();
+        let tool = &mut Arc::make_mut(&mut spec.tools)[1];
+        (tool.approval, tool.rejection_fails) = (ApprovalRule::Always, fails);
+        let mut stubs = CountingStubs { refuses, ..CountingStubs::default() };
+        let played = rehearse(&spec, &script(&answers), &mut stubs, &[], "first");
+        assert!(told(&played).starts_with(end), "{}", told(&played));
+        assert_eq!(stubs.made.len(), made, "{fails} {refuses}");
+        // A process that continues after the decision ends in the same way.
+        let decided = played.log.iter().position(|record| matches!(record.body, StepBody::Decision { .. }));
+        let mut stubs = CountingStubs::default();
+        let again =
+            rehearse(&spec, &script(&answers), &mut stubs, &played.log[..=decided.unwrap()], "second");
+        assert_eq!(told(&again), told(&played));
+    }
+}
+
+#[test]
+fn a_question_of_the_model_returns_the_decision_as_data() {
+    let answers = json!([{"call": {"ask": {"id": "1"}}}, {"text": "x"}]);
+    let said = |fails: bool, refuses: bool| {
+        let mut spec = spec();
+        let tool = &mut Arc::make_mut(&mut spec.tools)[2];
+        (tool.source, tool.rejection_fails) = (crate::spec::PERSON_SOURCE.to_owned(), fails);
+        let mut stubs = CountingStubs { refuses, ..CountingStubs::default() };
+        let played = rehearse(&spec, &script(&answers), &mut stubs, &[], "first");
+        let result = played.state.exchanges[0].calls[0].result.clone();
+        (told(&played), result.map(|result| result.content.to_string()).unwrap_or_default())
+    };
+    let (end, content) = said(true, false);
+    assert!(
+        end == r#"{"text":"x"}"# && content.contains("approved") && content.contains("rehearsal"),
+        "{content}"
+    );
+    assert!(said(true, true).0.starts_with("SINEW-6303 rehearsal rejected ask"), "{:?}", said(true, true));
+    let (end, content) = said(false, true);
+    assert!(end == r#"{"text":"x"}"# && content.contains("rehearsal rejected"), "{content}");
+}
+
+#[test]
 fn limits_of_tools_hold() {
     let mut spec = spec();
     Arc::make_mut(&mut spec.tools)[0].limit = Some(1);

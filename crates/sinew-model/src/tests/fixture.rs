@@ -86,6 +86,7 @@ pub(super) fn tool(name: &str, effect: EffectClass, open: bool) -> ToolSpec {
         effect,
         open,
         approval: ApprovalRule::Never,
+        rejection_fails: false,
         limit: None,
         max_result: 16 << 10,
     }

@@ -18,6 +18,7 @@ use crate::model_file::{
     AllowEntry, ApproveEntry, BuiltinName, EffectName, ModelFile, PeerSelector, ScriptTool, ServerLifetime,
     TaintEntry, ToolEntry, TrustName,
 };
+use crate::rejection::RejectionRule;
 use crate::run::mcp::{McpServer, ServerKeys, ServerLocation};
 
 impl ModelBuilder<'_> {
@@ -279,8 +280,20 @@ impl ModelBuilder<'_> {
             limit: entry.limit,
             timeout: entry.timeout.map_or(usual.timeout, |time| time.0),
             max_result: size.unwrap_or(usual.max_result),
+            rejection_fails: entry.on_reject == Some(RejectionRule::Fail),
             ..usual
         };
+        let asks = entry.builtin.iter().flatten().any(|name| *name == BuiltinName::AskPerson);
+        let may_approve = entry.approve.is_some()
+            || entry
+                .allow
+                .iter()
+                .flatten()
+                .any(|tool| matches!(tool, AllowEntry::Tool(tool) if tool.approve.is_some()));
+        if entry.on_reject.is_some() && !asks && !may_approve {
+            let text = "`on_reject` belongs to tools with `approve`, and to `ask_person`";
+            self.complain(format!("{at}/on_reject"), text);
+        }
         if let Some(approve) = &entry.approve {
             self.set_approval(at, approve, &mut settings, conditions)?;
         }

@@ -90,6 +90,8 @@ pub(crate) struct ToolSettings {
     pub(crate) approval: ApprovalRule,
     pub(crate) people: Vec<String>,
     pub(crate) decision_timeout: Duration,
+    /// Whether a rejection fails the task.
+    pub(crate) rejection_fails: bool,
     pub(crate) limit: Option<u32>,
     pub(crate) timeout: Duration,
     pub(crate) max_result: usize,
@@ -104,6 +106,7 @@ impl Default for ToolSettings {
             approval: ApprovalRule::Never,
             people: Vec::new(),
             decision_timeout: DEFAULT_DECISION_TIMEOUT,
+            rejection_fails: false,
             limit: None,
             timeout: DEFAULT_CALL_TIMEOUT,
             max_result: DEFAULT_MAX_RESULT,
@@ -444,6 +447,7 @@ impl ToolTable {
             effect: settings.effect.unwrap_or(defaults.effect),
             open: is_open,
             approval: settings.approval.clone(),
+            rejection_fails: settings.rejection_fails,
             limit: settings.limit,
             max_result: settings.max_result,
         });
@@ -464,10 +468,13 @@ impl ToolTable {
     pub(crate) fn question(&self, question: &PersonQuestion, reason: &str) -> PersonPrompt {
         let call = &question.call;
         let settings = self.entries.get(&call.tool).map(|entry| &entry.settings);
+        let about = json!({"tool": call.tool, "arguments": call.arguments});
         let (text, about) = if question.reason == QuestionReason::Words {
-            (call.arguments["question"].as_str().unwrap_or_default().to_owned(), Value::Null)
+            let text = call.arguments["question"].as_str().unwrap_or_default().to_owned();
+            // Only yes or no can be binding.
+            let is_decision = settings.is_some_and(|settings| settings.rejection_fails);
+            (text, if is_decision { about } else { Value::Null })
         } else {
-            let about = json!({"tool": call.tool, "arguments": call.arguments});
             (format!("May the agent call {}? {reason}", call.tool), about)
         };
         PersonPrompt {

@@ -9,7 +9,9 @@ use sinew_agents::{People, PersonPrompt, PersonReply};
 use sinew_protocol::Fault;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::input;
 use crate::output::Output;
+use crate::terminal_people::{UNDECIDED, reply_of};
 
 /// Lines of the standard input.
 pub(super) struct InputLines {
@@ -65,16 +67,19 @@ impl PutQuestion {
         } else {
             output.note(&self.prompt.text);
         }
-        let line = lines.next(if is_about_call { "allow? [y/N] " } else { "? " }).await.unwrap_or_default();
-        let (word, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
-        let by_person = std::env::var("USER").unwrap_or_else(|_| "terminal".to_owned());
-        let reply = if is_about_call {
-            let approved = matches!(word.to_lowercase().as_str(), "y" | "yes");
-            let comment = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
-            PersonReply { approved, by_person, comment }
-        } else {
-            let words = line.trim().to_owned();
-            PersonReply { approved: !words.is_empty(), by_person, comment: Some(words) }
+        let by = std::env::var("USER").unwrap_or_else(|_| "terminal".to_owned());
+        let reply = loop {
+            let line = lines.next(if is_about_call { "allow? [y/N] " } else { "? " }).await;
+            let line = line.unwrap_or_default();
+            let refused = || PersonReply { by_person: by.clone(), ..PersonReply::default() };
+            let reply = match line.trim() {
+                "" => Some(refused()),
+                line => reply_of(&input::json_or_text(line), is_about_call, &by),
+            };
+            match reply {
+                Some(reply) => break reply,
+                None => output.note(UNDECIDED),
+            }
         };
         // The agent may no longer wait.
         let _late = self.reply.send(reply);

@@ -26,13 +26,15 @@ use sinew_operations::export_file;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::file_agents::{self, FileAgents, PeopleOfNode};
 use sinew_operations::local_records;
+use sinew_operations::neighbours::CalledFiles;
 use sinew_operations::ready_made::add_ready_made;
 use sinew_operations::workflow_file::{self, Loaded};
+use sinew_protocol::decision::WrittenDecision;
 use sinew_protocol::{ExecutionId, code};
 use sinew_runtime::local::{self, Control, Local};
 use tokio::runtime::Builder;
 
-use self::person::{PersonPrompt, RunTerminal, SharedTerminal};
+use self::person::{PersonPrompt, RunTerminal, SharedTerminal, written_answer};
 use crate::agent_trust::{TrustArgs, called_from};
 use crate::connect::new_runtime;
 use crate::deadline::Deadline;
@@ -40,7 +42,7 @@ use crate::exit::Exit;
 use crate::input;
 use crate::output::{Format, Output};
 use crate::signals::Signals;
-use crate::terminal_people::{GivenAnswers, TerminalPeople};
+use crate::terminal_people::{GivenAnswers, TerminalPeople, UNDECIDED};
 use crate::variable_args::VariableArgs;
 
 const EXAMPLES: &str = "Examples:
@@ -188,6 +190,7 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         answers: answers(args, &loaded)?,
         id: ExecutionId::of("local", "sinew-run", &format!("{}-{}", local::now(), std::process::id())),
         program,
+        options,
     };
     let runtime = new_runtime(&mut Builder::new_multi_thread())?;
     let ended = runtime.block_on(execute(args, &loaded, task, output));
@@ -204,6 +207,8 @@ struct Task {
     answers: Vec<(String, Value)>,
     id: ExecutionId,
     program: Program,
+    /// Settings for reading files, also those of called workflows.
+    options: workflow_file::Options,
 }
 
 fn mode(args: &RunArgs) -> Result<ExecutionMode, Failure> {
@@ -222,9 +227,19 @@ fn mode(args: &RunArgs) -> Result<ExecutionMode, Failure> {
 /// Answers given in advance. Each names a node of the file.
 fn answers(args: &RunArgs, loaded: &Loaded) -> Result<Vec<(String, Value)>, Failure> {
     let nodes = || loaded.workflows.iter().flat_map(|lowered| &lowered.plan.nodes).map(|node| &*node.id);
+    let decides = |node: &str| {
+        let plans = loaded.workflows.iter().map(|lowered| &lowered.plan);
+        plans.flat_map(|plan| &plan.nodes).any(|one| one.id == node && loaded.dialect.asks_for_decision(one))
+    };
     let answer = |(node, value): (String, String)| {
         if nodes().any(|id| id == node) {
-            return Ok((node, input::json_or_text(&value)));
+            let written = input::json_or_text(&value);
+            if decides(&node) && WrittenDecision::of(&written).is_none() {
+                let text =
+                    format!("--answer {}: {} is neither yes nor no", words::name(&node), words::name(&value));
+                return Err(Failure::usage(text).hint(UNDECIDED));
+            }
+            return Ok((node, written));
         }
         let text = format!("--answer: the workflow has no node '{}'", words::name(&node));
         let failure = Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), text);
@@ -237,23 +252,24 @@ fn answers(args: &RunArgs, loaded: &Loaded) -> Result<Vec<(String, Value)>, Fail
 }
 
 async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -> Result<Exit, Failure> {
+    let called = CalledFiles::of(loaded, &task.options)?;
     let mut set = file_agents::load(&args.agents, &args.file)?;
     let untrusted = if args.dry_run {
         BTreeSet::new()
     } else {
-        let named = named_texts(loaded);
+        let named = named_texts(loaded, &called);
         args.trust.check(&set, &args.agents, called_from(&set, &named), output)?
     };
     add_ready_made(&mut set)?;
     if let Some(alias) = &args.model {
         file_agents::choose_model(set.iter(), alias)?;
     }
-    warn_of_missing_agents(&task, loaded, &set, output);
+    warn_of_missing_callees(&task, loaded, &called, &set, output);
     let folder = args.artifacts.clone();
     let kept = KeptArtifacts::open(
         folder.unwrap_or_else(|| PathBuf::from(local_records::EXECUTIONS_FOLDER).join(task.id.as_str())),
     )?;
-    let library = Arc::new(loaded.library()?);
+    let library = Arc::new(called.library(loaded)?);
     let view = Arc::new(Mutex::new(show::View::new(output, args.watch, args.events)));
     let watcher = Arc::clone(&view);
     let answers: GivenAnswers = Arc::new(Mutex::new(task.answers));
@@ -305,8 +321,9 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
     exported.map(|()| exit_of(&execution, stopped))
 }
 
-/// Returns all strings of the plans of a file, which include every agent that a plan names.
-fn named_texts(loaded: &Loaded) -> BTreeSet<String> {
+/// Returns all strings of the plans of a file and of the files whose workflows it calls, which include every
+/// agent that a plan names.
+fn named_texts(loaded: &Loaded, called: &CalledFiles) -> BTreeSet<String> {
     fn add(value: &Value, found: &mut BTreeSet<String>) {
         match value {
             Value::String(text) => drop(found.insert(text.clone())),
@@ -319,25 +336,34 @@ fn named_texts(loaded: &Loaded) -> BTreeSet<String> {
         }
     }
     let mut found = BTreeSet::new();
-    for lowered in &loaded.workflows {
+    for lowered in called.files.iter().chain([loaded]).flat_map(|file| &file.workflows) {
         add(&serde_json::to_value(&lowered.plan).unwrap_or_default(), &mut found);
     }
     found
 }
 
 /// Answers the next node that waits for a person from `--answer`; returns false if it has no answer for one.
+/// An answer that decides nothing is dropped: the question stays open.
 fn answer_next(execution: &Execution, answers: &GivenAnswers, control: &Control) -> bool {
     let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
     let plan = execution.program().graph.plan();
     let next = execution.state().waiting().find_map(|act| {
-        let id = &plan.node(execution.state().act(act).node).id;
-        answers.iter().position(|(node, _)| node == id).map(|at| (act, at))
+        let one = execution.state().act(act);
+        let id = &plan.node(one.node).id;
+        let wait = one.wait.as_deref().cloned().unwrap_or_default();
+        answers.iter().position(|(node, _)| node == id).map(|at| (act, wait, at))
     });
-    let Some((act, at)) = next else { return false };
-    let (_, data) = answers.remove(at);
+    let Some((act, wait, at)) = next else { return false };
+    let (_, written) = answers.remove(at);
+    let Some(answer) = written_answer(&wait, written) else { return false };
+    // Each answer counts as that of another person.
+    let by = match wait.approvals.len() {
+        0 => "--answer".to_owned(),
+        given => format!("--answer {}", given + 1),
+    };
     let (control, id) = (control.clone(), execution.id().clone());
     tokio::spawn(async move {
-        let answer = PersonAnswer { data, by: Some("--answer".into()), ..PersonAnswer::default() };
+        let answer = PersonAnswer { by: Some(by), ..answer };
         control.input_to(&id, EngineInput::Answer { act, answer }).await
     });
     true
@@ -376,13 +402,25 @@ async fn run_until_stopped(
     }
 }
 
-fn warn_of_missing_agents(task: &Task, loaded: &Loaded, set: &sinew_agents::AgentSet, output: &Output) {
+fn warn_of_missing_callees(
+    task: &Task,
+    loaded: &Loaded,
+    called: &CalledFiles,
+    set: &sinew_agents::AgentSet,
+    output: &Output,
+) {
+    if let Some((warning, hint)) = called.warning() {
+        output.note(&format!("warning: {warning}"));
+        output.note(&format!("hint: {hint}"));
+    }
     if task.mode.dry_run {
         return;
     }
-    let mut missing: Vec<&str> = loaded
-        .workflows
+    let mut missing: Vec<&str> = called
+        .files
         .iter()
+        .chain([loaded])
+        .flat_map(|file| &file.workflows)
         .flat_map(|lowered| file_agents::missing_agents(lowered, set))
         .map(|(name, _)| name)
         .collect();

@@ -7,17 +7,18 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use serde_json::{Value, json};
+use serde_json::Value;
 use sinew_documents::words;
 use sinew_engine::{ActivationId, EngineInput, PersonAnswer, PersonRequest};
 use sinew_execution::Execution;
 use sinew_protocol::ExecutionId;
+use sinew_protocol::decision::WrittenDecision;
 use sinew_runtime::local::Control;
 
 use super::show::View;
 use crate::input;
 use crate::output::{self, Output};
-use crate::terminal_people::QuestionTerminal;
+use crate::terminal_people::{QuestionTerminal, UNDECIDED};
 
 /// The terminal of a run: the tree pauses while an agent asks a question.
 pub(super) struct RunTerminal {
@@ -91,9 +92,9 @@ impl PersonPrompt {
         // Reading a terminal blocks.
         tokio::task::spawn_blocking(move || {
             let is_answered = loop {
-                let Some(data) = read_answer(&node, &wait) else { break false };
+                let Some(answer) = read_answer(&node, &wait) else { break false };
                 let by = std::env::var("USER").ok().filter(|user| !user.is_empty());
-                let answer = PersonAnswer { data, by, ..PersonAnswer::default() };
+                let answer = PersonAnswer { by, ..answer };
                 match runtime.block_on(control.input_to(&id, EngineInput::Answer { act, answer })) {
                     Some(Err(refused)) => write_line(&format!("the answer was not accepted: {refused}")),
                     _ => break true,
@@ -110,27 +111,72 @@ impl PersonPrompt {
     }
 }
 
-/// Asks on the terminal; returns `None` if the person gives no answer.
-fn read_answer(node: &str, wait: &PersonRequest) -> Option<Value> {
+/// Asks on the terminal until the question is answered; returns `None` if the person gives no answer.
+fn read_answer(node: &str, wait: &PersonRequest) -> Option<PersonAnswer> {
     write_line(&format!("'{}' asks: {}", words::name(node), sinew_source::indented(&wait.prompt)));
     if !wait.data.is_null() {
         let data = serde_json::to_string_pretty(wait.data.as_ref()).unwrap_or_default();
         write_line(&format!("  {}", sinew_source::indented(&data)));
     }
-    let mut err = std::io::stderr().lock();
-    let _ = write!(err, "yes, no, or an answer as JSON or text (empty to stop): ");
-    let _ = err.flush();
-    drop(err);
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).ok()?;
-    match line.trim() {
-        "" => None,
-        "y" | "yes" | "approve" => Some(json!("approve")),
-        "n" | "no" | "reject" => Some(json!("reject")),
-        text => Some(input::json_or_text(text)),
+    let hint = if wait.decision { UNDECIDED } else { "yes, no, or an answer as JSON or text" };
+    loop {
+        let mut err = std::io::stderr().lock();
+        let _ = write!(err, "{hint} (empty to stop): ");
+        let _ = err.flush();
+        drop(err);
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line).ok()?;
+        match line.trim() {
+            "" => return None,
+            text => {
+                if let Some(answer) = written_answer(wait, input::json_or_text(text)) {
+                    return Some(answer);
+                }
+            }
+        }
+    }
+}
+
+/// Converts what a person wrote to an answer; `None` if only yes or no answers the question, and it
+/// is neither.
+pub(super) fn written_answer(wait: &PersonRequest, written: Value) -> Option<PersonAnswer> {
+    match WrittenDecision::of(&written) {
+        // A text that decides and says more is an answer of its own to other questions.
+        Some(decision) if wait.decision || written.is_string() && decision.comment.is_none() => {
+            Some(decision.into())
+        }
+        None if wait.decision => None,
+        _ => Some(PersonAnswer { data: written, ..PersonAnswer::default() }),
     }
 }
 
 fn write_line(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", output::escaped(text, false));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_yes_and_no_answer_a_decision() {
+        let check = |decision: bool, written: Value, expected: Option<(Value, Option<bool>)>| {
+            let wait = PersonRequest { decision, ..PersonRequest::default() };
+            let answer = written_answer(&wait, written.clone());
+            assert_eq!(answer.map(|answer| (answer.data, answer.approved)), expected, "{written}");
+        };
+        for word in ["maybe", "nope", "not yet", "sure?"] {
+            check(true, json!(word), None);
+            check(false, json!(word), Some((json!(word), None)));
+        }
+        check(true, json!({"limit": 5}), None);
+        check(true, json!("y"), Some((json!("approve"), Some(true))));
+        check(true, json!("no: too dear"), Some((json!("reject"), Some(false))));
+        check(true, json!({"approved": true, "data": {"limit": 5}}), Some((json!({"limit": 5}), Some(true))));
+        check(false, json!("n"), Some((json!("reject"), Some(false))));
+        check(false, json!("no: too dear"), Some((json!("no: too dear"), None)));
+        check(false, json!({"limit": 5}), Some((json!({"limit": 5}), None)));
+    }
 }

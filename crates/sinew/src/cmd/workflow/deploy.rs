@@ -46,6 +46,9 @@ pub(crate) struct DeployArgs {
     /// Fetch texts that the files reference by URL, from public addresses only
     #[arg(long)]
     fetch: bool,
+    /// Deploy nothing if there are warnings, such as callees that are not on the mesh
+    #[arg(long)]
+    strict: bool,
     /// Show what would be deployed, without deploying it
     #[arg(long)]
     dry_run: bool,
@@ -88,6 +91,9 @@ pub(super) fn deploy(args: &DeployArgs, output: &Output) -> Result<Exit, Failure
     let deployed = block(async {
         let mesh = args.mesh.open("cli").await?;
         mesh.admin().layout().await?;
+        if args.strict {
+            deployment::refuse_warnings(&mesh, &loaded).await?;
+        }
         deployment::deploy_all(&mesh, &loaded).await
     })?;
     for found in deployed.iter().map(|one| &one.findings).filter(|found| !found.is_empty()) {
