@@ -498,7 +498,9 @@ fn finish(ctx: &AdapterContext<'_>, act: ActivationId, raw: PortValues) -> Resul
             let message = if rules.by_text { message.with_parsed_json() } else { message };
             let mut message = message.to_json();
             add_metadata(&mut message["metadata"], &used);
-            (payload, message)
+            // Conversion functions receive the same value in both formats.
+            let stamp = message::timestamp(ctx.now);
+            (whole_payload(&extra, rules, payload, &used, (&node.id, stamp)), message)
         } else {
             let whole = whole_payload(&extra, rules, payload, &used, (&node.id, stamp));
             let value = if rules.is_start(&extra.kind) && extra.shape.is_some() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
-use sinew_script::{CallOutcome, Function, FunctionCall, ScriptError};
+use sinew_script::{CallOutcome, Function, FunctionCall, ScriptError, ScriptErrorKind};
 
 use super::argument::{ArgumentReads, ConversionArgument};
 
@@ -163,15 +163,20 @@ pub(super) fn convert(source: &str, payload: &Value) -> Result<ConversionResult,
 
 /// Returns the result of a call with the payload.
 ///
-/// An exception is [`ConversionResult::Raised`]; a failure that is not an exception of the function
-/// (time, memory) is an error.
+/// An exception, and a function that exceeds its time or memory, is [`ConversionResult::Raised`]: the
+/// original value is kept. A failure of the sandbox is an error.
 pub(super) fn convert_outcome(outcome: CallOutcome) -> Result<ConversionResult, ScriptError> {
     match outcome {
         CallOutcome::Value(result @ Value::Object(_)) => Ok(ConversionResult::Value(result)),
         CallOutcome::Value(result) => Ok(ConversionResult::Value(json!({ "converted_data": result }))),
-        CallOutcome::Error(error) if error.is_raised() => Ok(ConversionResult::Raised(unmask(error))),
+        CallOutcome::Error(error) if is_of_function(&error) => Ok(ConversionResult::Raised(unmask(error))),
         CallOutcome::Error(error) => Err(unmask(error)),
     }
+}
+
+/// Returns whether the function itself is the reason of a failure.
+fn is_of_function(error: &ScriptError) -> bool {
+    error.is_raised() || matches!(error.kind, ScriptErrorKind::Timeout | ScriptErrorKind::Memory)
 }
 
 /// Returns the name of the function's parameter.

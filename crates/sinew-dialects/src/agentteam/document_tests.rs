@@ -47,6 +47,38 @@ fn values_that_break_a_contract_are_told_and_fail_on_request() {
 }
 
 #[test]
+fn conversion_functions_see_the_same_value_in_both_message_formats() {
+    let message = |format: &str, answer: &Value| {
+        let nodes = format!("{T} ai:AI_AGENT.OPENAI_CHATGPT s:EXTERNAL_ACTION.SLACK");
+        let mut workflow = graph(&nodes, "t>ai ai>s");
+        workflow["metadata"] = json!({ "message_format": format });
+        workflow["connections"][1]["conversion_function"] =
+            json!("lambda d: {'message': d.get('content'), 'format': d.get('format_type')}");
+        let stubs = json!({ "ai": { "result": answer }, "s": { "result": {} } });
+        let (_, bench) =
+            run(&json!({ "workflow": workflow, "specs": {}, "stubs": stubs, "input": {} })).unwrap();
+        bench.asked.last().unwrap().1.input["result"].clone()
+    };
+    for answer in [json!("hello"), json!({ "text": "hello" }), json!({ "response": "hello" })] {
+        let legacy = message("legacy", &answer);
+        assert_eq!(legacy["message"], "hello", "{answer}");
+        assert_eq!(message("standard", &answer), legacy, "{answer}");
+    }
+}
+
+#[test]
+fn a_function_that_runs_too_long_keeps_the_original_value() {
+    let mut workflow = graph(&format!("{T} s:EXTERNAL_ACTION.SLACK"), "t>s");
+    workflow["connections"][0]["conversion_function"] = json!("def f(d):\n    while True:\n        pass\n");
+    let stubs = json!({ "s": { "result": {} } });
+    let input = json!({ "message": "kept" });
+    let (natives, bench) =
+        run(&json!({ "workflow": workflow, "specs": {}, "stubs": stubs, "input": input })).unwrap();
+    assert_eq!(natives[0]["status"], "SUCCESS", "{}", natives[0]);
+    assert!(bench.asked[0].1.input.to_string().contains("kept"), "{}", bench.asked[0].1.input);
+}
+
+#[test]
 fn a_wrong_choice_in_the_metadata_is_refused() {
     for (key, word) in [("schema_checks", "loud"), ("conversion_argument", "both")] {
         let mut workflow = graph(T, "");

@@ -69,15 +69,6 @@ impl StandardMessage {
         self
     }
 
-    /// Returns the message in the shape that nodes older than this format read.
-    pub fn to_legacy(&self) -> Value {
-        let mut members = self.metadata.clone();
-        for key in ["content", "response", "output"] {
-            members.insert(key.to_owned(), self.content.clone());
-        }
-        Value::Object(members)
-    }
-
     /// Returns the message as JSON.
     pub fn to_json(&self) -> Value {
         json!({

@@ -18,6 +18,14 @@ pub(super) fn name_of(node: &PlanNode) -> &str {
 
 /// Returns the events of a fact.
 pub(super) fn events(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
+    let mut events = events_of(ctx, fact);
+    if let Some(id) = ctx.execution_id() {
+        events.iter_mut().for_each(|event| event.json["execution_id"] = json!(id));
+    }
+    events
+}
+
+fn events_of(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
     match fact {
         Fact::Started(_) => vec![of_run("execution_started", json!({ "trigger_data": ctx.input() }))],
         Fact::Began { act } => vec![of_node(ctx, *act, "node_started", json!({ "input": input(ctx, *act) }))],
@@ -108,7 +116,15 @@ fn of_node(ctx: &AdapterContext<'_>, act: ActivationId, kind: &str, mut data: Va
     data["event"] = json!(kind);
     data["node_id"] = json!(id);
     data["activation_id"] = json!(act);
+    if let Some(parent) = parent(ctx, act) {
+        data["parent_activation_id"] = json!(parent);
+    }
     NativeEvent { line: format!("{kind} {id}"), json: data }
+}
+
+/// Returns the activation that fanned out into this one.
+fn parent(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<ActivationId> {
+    ctx.state.scope(ctx.act(act).scope).map(|scope| scope.owner)
 }
 
 fn input(ctx: &AdapterContext<'_>, act: ActivationId) -> Value {
@@ -223,7 +239,7 @@ fn node_result(ctx: &AdapterContext<'_>, act: ActivationId) -> Value {
         seen["error_code"] = json!(error_code(&fault.code));
         seen["error_message"] = json!(fault.message);
     }
-    if let Some(parent) = ctx.state.scope(one.scope).map(|scope| scope.owner) {
+    if let Some(parent) = parent(ctx, act) {
         seen["parent_activation_id"] = json!(parent);
     }
     if let (Some(began), Some(ended)) = (one.began_at, one.ended_at) {

@@ -6,7 +6,7 @@ use sinew_plan::NodeIndex;
 
 use super::world::name;
 
-/// Returns `WorkflowExecutionState`, without the id of the execution, which adapters do not have.
+/// Returns `WorkflowExecutionState`.
 pub(super) fn execution_state(ctx: &AdapterContext<'_>) -> Value {
     let status = match ctx.outcome().map(|outcome| outcome.status) {
         None => "running",
@@ -39,6 +39,7 @@ pub(super) fn execution_state(ctx: &AdapterContext<'_>) -> Value {
         (0..ctx.plan().nodes.len() as NodeIndex).filter(|ix| ctx.state.died(ctx.root(), *ix).is_some());
     skipped.extend(dead.map(|ix| ctx.plan().node(ix).id.clone()));
     json!({
+        "execution_id": ctx.execution_id(),
         "status": status,
         "completed_nodes": completed,
         "pending_nodes": pending,
