@@ -23,6 +23,9 @@ pub(super) struct FileContent {
 /// Returns the confidence that a file is in this dialect, from 0 to 100.
 pub(super) fn certainty(document: &Document) -> u8 {
     let root = &document.root;
+    if second_release(root).is_some() {
+        return 95;
+    }
     if let Some(apps) = root.get("apps").and_then(Node::as_array) {
         let config =
             |app: &Node, key: &str| app.get("app_config").is_some_and(|config| config.get(key).is_some());
@@ -50,6 +53,14 @@ pub(super) fn certainty(document: &Document) -> u8 {
         (true, true) => 40,
         _ => 0,
     }
+}
+
+/// Returns the kind of a file of Solace Agent Mesh 2; `None` for other files. Files of Argo have an
+/// `apiVersion`.
+fn second_release(root: &Node) -> Option<&Node> {
+    let kind = root.get("kind")?;
+    let is_other = ["apps", "workflow", "apiVersion"].iter().any(|key| root.get(key).is_some());
+    (!is_other && matches!(kind.as_str(), Some("workflow" | "manifest"))).then_some(kind)
 }
 
 /// Returns the names under `env:` of an application file. Other files have no variables: the source
@@ -108,6 +119,16 @@ const OWN_KEYS: [&str; 6] =
 pub(super) fn read(document: &Document, default_name: &str, found: &mut ParseFindings) -> FileContent {
     let root = &document.root;
     let mut content = FileContent::default();
+    if let Some(kind) = second_release(root) {
+        let text = format!(
+            "the file is in the format of Solace Agent Mesh 2 (kind: {}), which is not supported",
+            kind.as_str().unwrap_or_default()
+        );
+        let hint = "write a workflow of release 1: description, nodes and output_mapping under 'workflow:'; call tools \
+                    through an agent";
+        found.push(Diagnostic::error(code::NOTHING_TO_RUN.as_str(), text).at(kind.span).hint(hint));
+        return content;
+    }
     if let Some(apps) = root.get("apps") {
         for app in apps.as_array().unwrap_or_default() {
             application(app, default_name, &mut content, found);

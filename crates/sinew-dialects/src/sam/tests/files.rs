@@ -389,3 +389,16 @@ fn reserved_words_are_no_ids() {
         assert!(found.items.iter().any(|item| item.code == "SINEW-2126"), "{found}");
     }
 }
+
+#[test]
+fn files_of_the_second_release_are_recognised() {
+    for kind in ["workflow", "manifest"] {
+        let file =
+            json!({ "kind": kind, "name": "w", "nodes": [{"id": "a", "type": "tool", "tool_name": "t"}] });
+        let found = super::lower(&file).unwrap_err();
+        assert_eq!(found.items.len(), 1, "{found}");
+        assert!(found.items[0].message.contains("Solace Agent Mesh 2"), "{found}");
+    }
+    let argo = json!({ "apiVersion": "argoproj.io/v1alpha1", "kind": "workflow", "nodes": [] });
+    assert!(!super::lower(&argo).unwrap_err().to_string().contains("Solace Agent Mesh 2"));
+}
