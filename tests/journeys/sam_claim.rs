@@ -26,7 +26,17 @@ fn copy_example(world: &World) {
 
 /// Runs the claim in one process; returns exit code, output and messages.
 fn run_here(world: &World, answer: &str) -> (Option<i32>, String, String) {
-    let output = world.run(&["run", "claims.yaml", "--trust", "-q", "-i", "@claim.json", "--answer", answer]);
+    let output = world.run(&[
+        "run",
+        "claims.yaml",
+        "--local",
+        "--trust",
+        "-q",
+        "-i",
+        "@claim.json",
+        "--answer",
+        answer,
+    ]);
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
@@ -81,7 +91,7 @@ fn check_in_one_process(world: &World) {
     assert!(code == Some(0) && out.contains("C-7: no receipt"), "{out}{err}");
     let (code, _, err) = run_here(world, "approve=maybe");
     assert!(code == Some(2) && err.contains("neither yes nor no"), "{err}");
-    let output = world.run(&["run", "claims.yaml", "--trust", "-q", "-i", "@claim.json"]);
+    let output = world.run(&["run", "claims.yaml", "--local", "--trust", "-q", "-i", "@claim.json"]);
     assert_eq!(output.status.code(), WAITS, "{}", text(&output.stderr));
     // A misspelled workflow is found before anything runs.
     let claims = std::fs::read_to_string(world.path().join("claims.yaml")).unwrap();

@@ -15,9 +15,8 @@ use sinew_source::Span;
 use super::approval;
 use super::duration;
 use super::model::{Branch, Call, NodeDef, RetryStrategy, Strategy, Work, WorkflowDefinition};
-use crate::reach;
-
 use super::shape::{GraphShape, conditions_read};
+use crate::reach;
 
 /// Default timeout of a node, in seconds.
 pub(super) const NODE_TIMEOUT: f64 = 300.0;
