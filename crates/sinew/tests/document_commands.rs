@@ -11,9 +11,10 @@ use std::process::{Command, Stdio};
 use crate::common::{Role, World};
 
 /// Documents whose commands need no server.
-const OFFLINE: [&str; 8] = [
+const OFFLINE: [&str; 9] = [
     "CONTRIBUTING.md",
     "agent-cards/README.md",
+    "examples/claims/README.md",
     "examples/doc-triage/README.md",
     "examples/lint-report/README.md",
     "examples/metrics-digest/README.md",
