@@ -93,10 +93,30 @@ fn check_in_one_process(world: &World) {
     assert!(code == Some(2) && err.contains("neither yes nor no"), "{err}");
     let output = world.run(&["run", "claims.yaml", "--local", "--trust", "-q", "-i", "@claim.json"]);
     assert_eq!(output.status.code(), WAITS, "{}", text(&output.stderr));
+    // A question of a called workflow is one of its caller, too.
+    let batch = claims_caller();
+    world.write("batch.yaml", &batch);
+    let run = |more: &[&str]| {
+        world.run(&[&["run", "batch.yaml", "--local", "--trust", "-q", "-i", "@claim.json"], more].concat())
+    };
+    let output = run(&[]);
+    assert_eq!(output.status.code(), WAITS, "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("at 'approve': Pay 2500"), "{}", text(&output.stderr));
+    let output = run(&["--answer", "approve=no: too late"]);
+    assert!(text(&output.stdout).contains("C-7: too late"), "{}", text(&output.stderr));
+    std::fs::remove_file(world.path().join("batch.yaml")).unwrap();
     // A misspelled workflow is found before anything runs.
     let claims = std::fs::read_to_string(world.path().join("claims.yaml")).unwrap();
     world.write("typo.yaml", &claims.replace("name: claims", "name: typo").replace(": payout", ": payuot"));
     let found = world.ends(&["workflow", "validate", "typo.yaml", "--strict"], 1);
     assert!(found.contains("'payuot'") && found.contains("did you mean 'payout'?"), "{found}");
     std::fs::remove_file(world.path().join("typo.yaml")).unwrap();
+}
+
+/// A workflow that only calls `claims`.
+fn claims_caller() -> String {
+    let node = json!({"id": "one", "type": "workflow", "workflow_name": "claims"});
+    let mapping = json!({"text": "{{one.output.text}}"});
+    json!({"name": "batch", "workflow": {"description": "B", "nodes": [node], "output_mapping": mapping}})
+        .to_string()
 }

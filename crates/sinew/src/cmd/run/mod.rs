@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
+use sinew_dialects::Dialect;
 use sinew_documents::trial::WouldAsk;
 use sinew_documents::words;
 use sinew_engine::{
-    ActivationPhase, EngineInput, ExecutionMode, ExecutionOutcome, PersonAnswer, TerminalStatus,
+    EngineInput, ExecutionMode, ExecutionOutcome, PersonAnswer, TerminalStatus, WaitingFor, execution_status,
+    waiting,
 };
 use sinew_execution::{Execution, Program};
 use sinew_inspection::execution_status::end_word;
@@ -29,7 +31,9 @@ use sinew_operations::local_records;
 use sinew_operations::neighbours::CalledFiles;
 use sinew_operations::ready_made::add_ready_made;
 use sinew_operations::workflow_file::{self, Loaded};
+use sinew_plan::PlanNode;
 use sinew_protocol::decision::WrittenDecision;
+use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{ExecutionId, code};
 use sinew_runtime::local::{self, Control, Local};
 use tokio::runtime::Builder;
@@ -179,6 +183,7 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         output.note_block(sinew_source::render_text(&lowered.warnings, output.color_err).trim_end());
     }
     let program = workflow_file::program(loaded.dialect, lowered)?;
+    let called = CalledFiles::of(&loaded, &options)?;
     let task = Task {
         input: workflow_file::input(
             loaded.dialect,
@@ -187,10 +192,10 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         )?,
         mode: mode(args)?,
         deadline: Deadline::from_flag(args.timeout.as_deref())?,
-        answers: answers(args, &loaded)?,
+        answers: answers(args, &loaded, &called)?,
         id: ExecutionId::of("local", "sinew-run", &format!("{}-{}", local::now(), std::process::id())),
         program,
-        options,
+        called,
     };
     let runtime = new_runtime(&mut Builder::new_multi_thread())?;
     let ended = runtime.block_on(execute(args, &loaded, task, output));
@@ -207,8 +212,8 @@ struct Task {
     answers: Vec<(String, Value)>,
     id: ExecutionId,
     program: Program,
-    /// Settings for reading files, also those of called workflows.
-    options: workflow_file::Options,
+    /// Files whose workflows it calls.
+    called: CalledFiles,
 }
 
 fn mode(args: &RunArgs) -> Result<ExecutionMode, Failure> {
@@ -224,13 +229,16 @@ fn mode(args: &RunArgs) -> Result<ExecutionMode, Failure> {
     Ok(mode)
 }
 
-/// Answers given in advance. Each names a node of the file.
-fn answers(args: &RunArgs, loaded: &Loaded) -> Result<Vec<(String, Value)>, Failure> {
-    let nodes = || loaded.workflows.iter().flat_map(|lowered| &lowered.plan.nodes).map(|node| &*node.id);
-    let decides = |node: &str| {
-        let plans = loaded.workflows.iter().map(|lowered| &lowered.plan);
-        plans.flat_map(|plan| &plan.nodes).any(|one| one.id == node && loaded.dialect.asks_for_decision(one))
-    };
+/// Answers given in advance. Each names a node of the file, or of a file whose workflow it calls.
+fn answers(args: &RunArgs, loaded: &Loaded, called: &CalledFiles) -> Result<Vec<(String, Value)>, Failure> {
+    let mut all: Vec<(&dyn Dialect, &PlanNode)> = Vec::new();
+    for file in called.files.iter().chain([loaded]) {
+        let nodes = file.workflows.iter().flat_map(|lowered| &lowered.plan.nodes);
+        all.extend(nodes.map(|node| (file.dialect, node)));
+    }
+    let nodes = || all.iter().map(|(_, node)| node.id.as_str());
+    let decides =
+        |id: &str| all.iter().any(|(dialect, node)| node.id == id && dialect.asks_for_decision(node));
     let answer = |(node, value): (String, String)| {
         if nodes().any(|id| id == node) {
             let written = input::json_or_text(&value);
@@ -252,24 +260,23 @@ fn answers(args: &RunArgs, loaded: &Loaded) -> Result<Vec<(String, Value)>, Fail
 }
 
 async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -> Result<Exit, Failure> {
-    let called = CalledFiles::of(loaded, &task.options)?;
     let mut set = file_agents::load(&args.agents, &args.file)?;
     let untrusted = if args.dry_run {
         BTreeSet::new()
     } else {
-        let named = named_texts(loaded, &called);
+        let named = named_texts(loaded, &task.called);
         args.trust.check(&set, &args.agents, called_from(&set, &named), output)?
     };
     add_ready_made(&mut set)?;
     if let Some(alias) = &args.model {
         file_agents::choose_model(set.iter(), alias)?;
     }
-    warn_of_missing_callees(&task, loaded, &called, &set, output);
+    warn_of_missing_callees(&task, loaded, &set, output);
     let folder = args.artifacts.clone();
     let kept = KeptArtifacts::open(
         folder.unwrap_or_else(|| PathBuf::from(local_records::EXECUTIONS_FOLDER).join(task.id.as_str())),
     )?;
-    let library = Arc::new(called.library(loaded)?);
+    let library = Arc::new(task.called.library(loaded)?);
     let view = Arc::new(Mutex::new(show::View::new(output, args.watch, args.events)));
     let watcher = Arc::clone(&view);
     let answers: GivenAnswers = Arc::new(Mutex::new(task.answers));
@@ -402,13 +409,8 @@ async fn run_until_stopped(
     }
 }
 
-fn warn_of_missing_callees(
-    task: &Task,
-    loaded: &Loaded,
-    called: &CalledFiles,
-    set: &sinew_agents::AgentSet,
-    output: &Output,
-) {
+fn warn_of_missing_callees(task: &Task, loaded: &Loaded, set: &sinew_agents::AgentSet, output: &Output) {
+    let called = &task.called;
     if let Some((warning, hint)) = called.warning() {
         output.note(&format!("warning: {warning}"));
         output.note(&format!("hint: {hint}"));
@@ -481,14 +483,18 @@ fn report(
         output.note(&format!("hint: sinew explain {}", fault.code));
     }
     if outcome.is_none() {
-        for act in execution.state().waiting() {
-            let one = execution.state().act(act);
-            let node = &execution.program().graph.plan().node(one.node).id;
-            let prompt = one.wait.as_ref().map(|wait| wait.prompt.clone()).unwrap_or_default();
+        for wait in waiting(execution.state()) {
+            let (node, prompt) = match (&wait.what, wait.act) {
+                (WaitingFor::Person(wait), Some(act)) => {
+                    (execution.ctx().node_of(act).id.as_str(), &wait.prompt)
+                }
+                (WaitingFor::CalleePerson { wait, .. }, _) => (wait.node.as_str(), &wait.prompt),
+                _ => continue,
+            };
             let node = words::name(node);
             output.error_block(&format!(
                 "waiting for a person at '{node}': {}",
-                sinew_source::indented(&prompt)
+                sinew_source::indented(prompt)
             ));
             output.note(&format!("hint: answer it in advance with --answer {node}=approve"));
         }
@@ -555,7 +561,7 @@ fn exit_of(execution: &Execution, stopped: Option<Exit>) -> Exit {
         // An execution that failed before it was cancelled has failed.
         Some(_) if state.cancelling.is_some() => stopped.unwrap_or(Exit::Failed),
         Some(TerminalStatus::Failure | TerminalStatus::Cancelled) => Exit::Failed,
-        None if state.acts.iter().any(|one| one.phase == ActivationPhase::Waiting) => {
+        None if execution_status(state, &waiting(state)) == ExecutionStatus::Waiting => {
             stopped.unwrap_or(Exit::Waiting)
         }
         None => Exit::Interrupted,
