@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use sinew_files::read_file;
 use sinew_source::{
     Diagnostic, Diagnostics, Document, HostReferences, Limits, LoadOptions, Schema, Sources, Variables,
-    check_node, is_reserved_variable, is_variable_name, place_within,
+    check_node, check_schema, is_reserved_variable, is_variable_name, place_within,
 };
 
 use crate::agent::{Agent, AgentRunner, process_environment};
@@ -83,12 +83,28 @@ fn load_bytes(
         diagnostics.sort();
         return Err(diagnostics);
     }
-    match serde_json::from_value(document.root.to_json()) {
-        Ok(file) => build(file, (path, bytes, named_files), &document, environment).map_err(|complaints| {
-            diagnostics.extend(complaints.into_iter().map(|complaint| place(&document, &complaint)));
-            diagnostics.sort();
-            diagnostics
-        }),
+    let schemas = ["input_schema", "output_schema"].into_iter().filter_map(|key| {
+        let schema = document.root.get(key).filter(|schema| schema.as_object().is_some())?;
+        Some(check_schema(schema, &format!("'{key}'")))
+    });
+    diagnostics.extend(schemas.flatten());
+    if diagnostics.has_errors() {
+        diagnostics.sort();
+        return Err(diagnostics);
+    }
+    let doubts = std::mem::take(&mut diagnostics.items);
+    let file = serde_json::from_value(document.root.to_json());
+    match file {
+        Ok(file) => build(file, (path, bytes, named_files), &document, environment)
+            .map(|mut agent| {
+                agent.warnings.extend(doubts);
+                agent
+            })
+            .map_err(|complaints| {
+                diagnostics.extend(complaints.into_iter().map(|complaint| place(&document, &complaint)));
+                diagnostics.sort();
+                diagnostics
+            }),
         Err(error) => {
             diagnostics.push(
                 Diagnostic::error(code::AGENT_FILE_CANNOT_BE_USED.as_str(), error.to_string())

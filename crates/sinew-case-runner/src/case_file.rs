@@ -1,5 +1,6 @@
 //! Parses test files, with the span of each case and expectation.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -32,6 +33,8 @@ pub(crate) struct Case {
     pub(crate) span: Span,
     /// Workflow under test.
     pub(crate) subject: TestedWorkflow,
+    /// Span of its path or definition.
+    pub(crate) subject_span: Span,
     /// Dialect, if it cannot be detected.
     pub(crate) dialect: Option<String>,
     /// Input of the execution.
@@ -83,12 +86,26 @@ pub(crate) fn from_document(path: &Path, document: Document) -> Result<TestFile,
     }
     let Document { root, sources } = document;
     let cases = root.get("cases").and_then(Node::as_array).unwrap_or_default();
+    unique_names(cases, &mut found);
     let cases = cases.iter().filter_map(|node| case(path, &root, node, &mut found)).collect();
     if found.has_errors() {
         found.sort();
         return Err(Failure::diagnostics(found));
     }
     Ok(TestFile { path: path.to_owned(), sources, cases })
+}
+
+/// Reports cases with the name of another one: reports and filters could not tell them apart.
+fn unique_names(cases: &[Node], found: &mut Diagnostics) {
+    let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
+    for name in cases.iter().filter_map(|case| case.get("name")) {
+        let Some(text) = name.as_str() else { continue };
+        if let Some(first) = seen.insert(text, name.span) {
+            let message = format!("two cases have the name '{text}'");
+            let twice = Diagnostic::error(code::TEST_FILE_CONTRADICTS_ITSELF.as_str(), message);
+            found.push(twice.at(name.span).related(first, "the first one"));
+        }
+    }
 }
 
 fn case(path: &Path, file: &Node, node: &Node, found: &mut Diagnostics) -> Option<Case> {
@@ -103,6 +120,11 @@ fn case(path: &Path, file: &Node, node: &Node, found: &mut Diagnostics) -> Optio
     let text = |key: &str| node.get(key).or_else(|| file.get(key)).and_then(Node::as_str);
     let expect = node.get("expect").cloned();
     let invalid = node.get("invalid").cloned();
+    if let Some(elapsed) = expect.as_ref().and_then(|expect| expect.get("elapsed"))
+        && let Err(why) = duration(elapsed)
+    {
+        say(elapsed.span, &why);
+    }
     if let (Some(expect), Some(_)) = (&expect, &invalid) {
         say(expect.span, "a rejected workflow never runs, so `expect` and `invalid` exclude each other");
     }
@@ -127,6 +149,7 @@ fn case(path: &Path, file: &Node, node: &Node, found: &mut Diagnostics) -> Optio
         name: name.as_str()?.to_owned(),
         span: name.span,
         subject,
+        subject_span: subject_span(node).or_else(|| subject_span(file)).unwrap_or(name.span),
         dialect: text("dialect").map(str::to_owned),
         input: node.get("input").map_or_else(|| Value::Object(Map::new()), Node::to_json),
         stubs,
@@ -136,6 +159,10 @@ fn case(path: &Path, file: &Node, node: &Node, found: &mut Diagnostics) -> Optio
         invalid,
         node: node.clone(),
     })
+}
+
+fn subject_span(node: &Node) -> Option<Span> {
+    Some(node.get("definition").or_else(|| node.get("workflow"))?.span)
 }
 
 fn subject(path: &Path, node: &Node) -> Option<TestedWorkflow> {

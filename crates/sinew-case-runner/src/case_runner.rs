@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sinew_agents::AgentSet;
 use sinew_execution::Library;
 use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::file_agents;
 use sinew_operations::neighbours::CalledFiles;
 use sinew_operations::posted_file::{lower_posted, posted_document, posted_workflow};
 use sinew_operations::workflow_file::{self, Loaded};
@@ -18,7 +20,7 @@ use crate::expectation::{self, Mismatch, NOTHING_EXPECTED};
 use crate::observation::{self, CaseObservation};
 use crate::posted_cases::PostedCases;
 use crate::report::{CaseReport, CaseVerdict};
-use crate::{agent_cases, case_file, case_search, difference, update};
+use crate::{agent_cases, case_file, case_search, difference, stub_check, update};
 
 /// Selection of cases, and options of the run.
 #[derive(Clone, Debug, Default)]
@@ -93,7 +95,8 @@ fn judge_posted(posted: PostedCases<'_>, report: &mut CaseReport) -> Result<(), 
         loaded: BTreeMap::new(),
         coverage: &mut report.coverage,
     };
-    report.verdicts = file.cases.iter().map(|case| runner.case(case).0).collect();
+    let selected: Vec<&Case> = file.cases.iter().collect();
+    report.verdicts = runner.judged(&selected, true).into_iter().map(|(verdict, _)| verdict).collect();
     Ok(())
 }
 
@@ -124,6 +127,14 @@ impl CaseOrigin<'_> {
         let options =
             workflow_file::Options { variables: variables.clone(), ..workflow_file::Options::default() };
         CalledFiles::of(loaded, &options)?.library(loaded)
+    }
+
+    /// Returns the agents next to the workflow of a case, as far as they can be read.
+    fn agents(self, case: &Case) -> AgentSet {
+        match (self, &case.subject) {
+            (Self::Disk, TestedWorkflow::File(path, _)) => file_agents::load(&[], path).unwrap_or_default(),
+            _ => AgentSet::default(),
+        }
     }
 
     fn lower(
@@ -157,12 +168,13 @@ fn run_file(
     };
     let mut edits = Vec::new();
     let text = file.sources.get(0).map(|source| Arc::clone(&source.text)).unwrap_or_default();
-    for case in &file.cases {
+    let is_selected = |case: &&Case| {
         let full = format!("{}: {}", file.path.display(), case.name);
-        if options.filter.as_ref().is_some_and(|part| !full.contains(part.as_str())) {
-            continue;
-        }
-        let (mut verdict, seen) = runner.case(case);
+        options.filter.as_ref().is_none_or(|part| full.contains(part.as_str()))
+    };
+    let selected: Vec<&Case> = file.cases.iter().filter(is_selected).collect();
+    let judged = runner.judged(&selected, options.filter.is_none());
+    for (case, (mut verdict, seen)) in selected.into_iter().zip(judged) {
         if let (true, Some(seen)) = (options.update && !verdict.passed(), &seen) {
             let made = update::edits(&text, case, seen, &verdict.found);
             // A refused signal or an unlisted agent cannot become an expectation.
@@ -204,7 +216,11 @@ impl CaseFileRunner<'_> {
         let seen = match self.judge(case, &mut verdict) {
             Ok(seen) => seen,
             Err(failure) => {
-                verdict.found.push(Mismatch::new(case.span, "the workflow cannot be run", words(&failure)));
+                verdict.found.push(Mismatch::new(
+                    case.subject_span,
+                    "the workflow cannot be run",
+                    words(&failure),
+                ));
                 None
             }
         };
@@ -243,8 +259,23 @@ impl CaseFileRunner<'_> {
         }
         verdict.elapsed = seen.elapsed;
         verdict.found = found(case, &seen);
+        let plan = program.graph.plan();
+        verdict.found.extend(stub_check::misfits(case, plan, &self.origin.agents(case)));
         verdict.found.extend(crashes(case, &program, &library, &seen));
         Ok(Some(seen))
+    }
+
+    /// Judges cases in order. With all cases of the file, also finds the stubs that none of them used.
+    fn judged(&mut self, cases: &[&Case], are_all: bool) -> Vec<(CaseVerdict, Option<CaseObservation>)> {
+        let mut judged: Vec<_> = cases.iter().map(|case| self.case(case)).collect();
+        if are_all {
+            let seen: Vec<_> =
+                cases.iter().copied().zip(judged.iter().map(|(_, seen)| seen.as_ref())).collect();
+            for (n, mismatch) in stub_check::unused(&seen) {
+                judged[n].0.found.push(mismatch);
+            }
+        }
+        judged
     }
 
     /// Loads an inline definition. Its paths are relative to the test file.

@@ -1,13 +1,14 @@
-//! `--coverage`: nodes, edges and branches of the tested workflows that no case reached.
+//! `--coverage`: nodes, edges, branches and outcomes of the tested workflows that no case reached.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sinew_diagram::{Direction, Drawing, NodeMark, Status};
-use sinew_engine::Fact;
+use sinew_engine::{ActivationEnd, Fact};
 use sinew_execution::Execution;
+use sinew_inspection::drawing::taken_edges;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_plan::{EdgeIndex, NodeIndex, NodeOperation, Plan};
 use sinew_protocol::code;
@@ -25,6 +26,8 @@ pub(crate) struct Covered {
     pub(crate) execution: Execution,
     began: Vec<bool>,
     taken: Vec<bool>,
+    /// Outcomes of nodes, and whether a case had each.
+    outcomes: Vec<(NodeOutcome, bool)>,
 }
 
 impl Coverage {
@@ -36,15 +39,18 @@ impl Coverage {
         if covered.plan() != plan {
             *covered = Covered::new(execution);
         }
-        execution.replay(|ctx, fact| match fact {
-            Fact::Began { act } => covered.began[ctx.act(*act).node as usize] = true,
-            Fact::Routed { tokens, .. } | Fact::Yielded { tokens, .. } => {
-                for token in tokens.iter().filter(|token| token.value.is_live()) {
-                    covered.taken[token.edge as usize] = true;
-                }
+        execution.replay(|ctx, fact| {
+            if let Fact::Began { act } = fact {
+                covered.began[ctx.act(*act).node as usize] = true;
             }
-            _ => {}
+            for edge in taken_edges(plan, ctx.state, fact) {
+                covered.taken[edge as usize] = true;
+            }
         });
+        let seen = outcomes_of(execution);
+        for (outcome, hit) in &mut covered.outcomes {
+            *hit |= seen.contains(outcome);
+        }
     }
 
     /// Returns the coverage by workflow name.
@@ -56,16 +62,15 @@ impl Coverage {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (name, covered) in self.workflows() {
-            let [nodes, edges, branches] = covered.counts();
+            let [nodes, edges, branches, outcomes] = covered.counts();
             let part = |(hit, all): (usize, usize), what: &str| format!("{hit} of {all} {what}");
-            let _ = writeln!(
-                text,
-                "coverage of {name}: {}, {}, {}",
-                part(nodes, "nodes"),
-                part(edges, "edges"),
-                part(branches, "branches")
-            );
-            for line in covered.missed_nodes().map(|id| format!("node {id}")).chain(covered.missed_edges()) {
+            let mut parts = vec![part(nodes, "nodes"), part(edges, "edges"), part(branches, "branches")];
+            if outcomes.1 > 0 {
+                parts.push(part(outcomes, "outcomes"));
+            }
+            let _ = writeln!(text, "coverage of {name}: {}", parts.join(", "));
+            let missed_nodes = covered.missed_nodes().map(|id| format!("node {id}"));
+            for line in missed_nodes.chain(covered.missed_edges()).chain(covered.missed_outcomes()) {
                 let _ = writeln!(text, "  not reached: {line}");
             }
         }
@@ -75,14 +80,16 @@ impl Coverage {
     /// Returns the coverage as JSON.
     pub fn json(&self) -> Value {
         let one = |covered: &Covered| {
-            let [nodes, edges, branches] = covered.counts();
+            let [nodes, edges, branches, outcomes] = covered.counts();
             let part = |(hit, all): (usize, usize)| json!({ "reached": hit, "all": all });
             json!({
                 "nodes": part(nodes),
                 "edges": part(edges),
                 "branches": part(branches),
+                "outcomes": part(outcomes),
                 "missed_nodes": covered.missed_nodes().collect::<Vec<_>>(),
                 "missed_edges": covered.missed_edges().collect::<Vec<_>>(),
+                "missed_outcomes": covered.missed_outcomes().collect::<Vec<_>>(),
             })
         };
         self.workflows().map(|(name, covered)| (name.to_owned(), one(covered))).collect()
@@ -113,6 +120,7 @@ impl Covered {
         Self {
             began: vec![false; plan.nodes.len()],
             taken: vec![false; plan.edges.len()],
+            outcomes: possible_outcomes(plan).into_iter().map(|outcome| (outcome, false)).collect(),
             execution: execution.clone(),
         }
     }
@@ -178,18 +186,24 @@ impl Covered {
         differ || (pure && ways.len() > 1 && edge.label.is_some())
     }
 
-    /// Returns covered and total counts of nodes, edges, branches.
-    fn counts(&self) -> [(usize, usize); 3] {
+    /// Returns covered and total counts of nodes, edges, branches and outcomes.
+    fn counts(&self) -> [(usize, usize); 4] {
         let count = |all: Vec<bool>| (all.iter().filter(|hit| **hit).count(), all.len());
         [
             count(self.nodes().map(|ix| self.node(ix)).collect()),
             count(self.edges().map(|ix| self.edge(ix)).collect()),
             count(self.edges().filter(|ix| self.is_branch(*ix)).map(|ix| self.edge(ix)).collect()),
+            count(self.outcomes.iter().map(|(_, hit)| *hit).collect()),
         ]
     }
 
     fn missed_nodes(&self) -> impl Iterator<Item = &str> {
         self.nodes().filter(|ix| !self.node(*ix)).map(|ix| self.plan().node(ix).id.as_str())
+    }
+
+    fn missed_outcomes(&self) -> impl Iterator<Item = String> + '_ {
+        let missed = self.outcomes.iter().filter(|(_, hit)| !hit);
+        missed.map(|(outcome, _)| format!("{}: {}", self.plan().node(outcome.node).id, outcome.kind.words()))
     }
 
     fn missed_edges(&self) -> impl Iterator<Item = String> + '_ {
@@ -201,6 +215,96 @@ impl Covered {
             format!("{kind} {} → {}{label}", plan.node(edge.from).id, plan.node(edge.to).id)
         })
     }
+}
+
+/// An outcome of a node that its edges do not show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct NodeOutcome {
+    node: NodeIndex,
+    kind: OutcomeKind,
+}
+
+/// Kinds of outcomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum OutcomeKind {
+    /// Its `when` holds.
+    WhenHolds,
+    /// Its `when` does not hold.
+    WhenSkips,
+    /// A loop ends by its condition.
+    LoopEnds,
+    /// A loop ends because it reached its maximum of iterations.
+    LoopExhausted,
+    /// An attempt is repeated.
+    Retried,
+    /// An item of a map fails.
+    ItemFails,
+}
+
+impl OutcomeKind {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::WhenHolds => "its 'when' holds",
+            Self::WhenSkips => "its 'when' does not hold",
+            Self::LoopEnds => "it ends by its condition",
+            Self::LoopExhausted => "it reaches its maximum of iterations",
+            Self::Retried => "it is retried",
+            Self::ItemFails => "an item fails",
+        }
+    }
+}
+
+/// Returns the outcomes that a plan can have.
+fn possible_outcomes(plan: &Plan) -> Vec<NodeOutcome> {
+    use OutcomeKind as Kind;
+    let mut found = Vec::new();
+    for (ix, node) in plan.nodes.iter().enumerate().filter(|(_, node)| !node.attached) {
+        let mut add = |kinds: &[Kind]| {
+            found.extend(kinds.iter().map(|kind| NodeOutcome { node: ix as NodeIndex, kind: *kind }));
+        };
+        if node.extra.get("when").is_some_and(Value::is_string) {
+            add(&[Kind::WhenHolds, Kind::WhenSkips]);
+        }
+        match node.op {
+            NodeOperation::Loop { .. } => add(&[Kind::LoopEnds, Kind::LoopExhausted]),
+            NodeOperation::Map { .. } => add(&[Kind::ItemFails]),
+            _ => {}
+        }
+        if node.retry.limit > 0 {
+            add(&[Kind::Retried]);
+        }
+    }
+    found
+}
+
+/// Returns the outcomes that nodes had in an execution.
+fn outcomes_of(execution: &Execution) -> BTreeSet<NodeOutcome> {
+    use OutcomeKind as Kind;
+    let state = execution.state();
+    let mut found = BTreeSet::new();
+    for one in &state.acts {
+        let mut add = |kind: Kind| found.insert(NodeOutcome { node: one.node, kind });
+        if one.end == Some(ActivationEnd::Skipped) {
+            add(Kind::WhenSkips);
+        } else if one.began_at.is_some() {
+            add(Kind::WhenHolds);
+        }
+        if one.tries > 1 {
+            add(Kind::Retried);
+        }
+        if let Some(children) = &one.children {
+            if children.acts.iter().any(|act| state.act(*act).end == Some(ActivationEnd::Failed)) {
+                add(Kind::ItemFails);
+            }
+            let output = one.output.as_ref().map(|output| &output.value);
+            match output.and_then(|output| output.get("stopped_reason")).and_then(Value::as_str) {
+                Some("max_iterations") => drop(add(Kind::LoopExhausted)),
+                Some(_) => drop(add(Kind::LoopEnds)),
+                None => {}
+            }
+        }
+    }
+    found
 }
 
 /// Inserts a workflow's name: `cover.svg` of workflow `a` becomes `cover.a.svg`.

@@ -86,7 +86,11 @@ fn one(key: &str, want: &Node, seen: &CaseObservation, found: &mut Vec<Mismatch>
             for member in want.as_object().unwrap_or_default() {
                 let want = member.value.as_u64().unwrap_or_default();
                 let had = calls(&member.key, seen);
-                if want != had {
+                if had == 0 && !seen.names.contains(&member.key) && !seen.nodes.contains_key(&member.key) {
+                    let what = format!("calls of {}", member.key);
+                    let lines = vec![unknown_name(&member.key, seen)];
+                    found.push(Mismatch::new(member.key_span, what, lines));
+                } else if want != had {
                     let line = format!("expected {want}, got {had}");
                     found.push(Mismatch::new(
                         member.value.span,
@@ -122,6 +126,16 @@ fn one(key: &str, want: &Node, seen: &CaseObservation, found: &mut Vec<Mismatch>
         "events" => events(want, seen, found),
         "result" => json(key, want, &seen.result, true, found),
         _ => {}
+    }
+}
+
+/// Describes a name that no node and no agent of the workflows has.
+pub(crate) fn unknown_name(name: &str, seen: &CaseObservation) -> String {
+    // Names of nodes come first: agents are often named like their nodes.
+    let names = seen.nodes.keys().chain(&seen.names).map(String::as_str);
+    match sinew_source::did_you_mean(name, names) {
+        Some(near) => format!("no node or agent has the name '{name}'; did you mean '{near}'?"),
+        None => format!("no node or agent has the name '{name}'"),
     }
 }
 

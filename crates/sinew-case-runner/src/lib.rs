@@ -22,6 +22,7 @@ mod posted_cases;
 mod recorded_case;
 mod report;
 mod stub;
+mod stub_check;
 mod update;
 
 pub use agent_cases::schema as agent_case_schema;

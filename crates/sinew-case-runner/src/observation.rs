@@ -1,5 +1,6 @@
 //! Runs a case on the engine, and returns its result.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -32,6 +33,10 @@ pub(crate) struct CaseObservation {
     pub(crate) nodes: IndexMap<String, NodeObservation>,
     /// Ids of reachable nodes, in file order.
     pub(crate) listed: Vec<String>,
+    /// Used stubs, by kind and name.
+    pub(crate) used: BTreeSet<String>,
+    /// Names of all nodes and agents of the workflows.
+    pub(crate) names: BTreeSet<String>,
     /// All calls of agents.
     pub(crate) asked: Vec<AskedAgent>,
     /// Started nodes, in order.
@@ -91,6 +96,8 @@ pub(crate) fn run(
         error: outcome.and_then(|outcome| outcome.fault.as_ref()).map(|fault| fault.message.clone()),
         nodes: nodes(&ctx),
         listed: listed(&ctx),
+        used: sim.stub().used().cloned().collect(),
+        names: names(library),
         asked: sim.stub().asked.clone(),
         order: order(execution),
         elapsed: elapsed(execution).unwrap_or_else(|| sim.now()),
@@ -101,6 +108,12 @@ pub(crate) fn run(
         refused: sim.refused.iter().map(refused).collect(),
         executions: sim.executions().cloned().collect(),
     }
+}
+
+/// Returns the names of all nodes and agents of the workflows.
+fn names(library: &Library) -> BTreeSet<String> {
+    let nodes = library.iter().flat_map(|program| &program.graph.plan().nodes);
+    nodes.flat_map(|node| node.agent.iter().chain([&node.id])).cloned().collect()
 }
 
 /// Formats the refusal of a signal.

@@ -54,7 +54,11 @@ impl Stubs {
                 for node in list {
                     match one(node) {
                         Ok(answer) => answers.push(answer),
-                        Err(why) => wrong.push((node.span, why)),
+                        Err(why) => {
+                            // A stub with one wrong value is wrong there.
+                            let after = node.get("after").filter(|after| duration(after).is_err());
+                            wrong.push((after.unwrap_or(node).span, why));
+                        }
                     }
                 }
                 into.insert(member.key.clone(), answers);
@@ -196,6 +200,11 @@ pub(crate) struct StubPlayer {
 }
 
 impl StubPlayer {
+    /// Returns the used stubs: kind and name.
+    pub(crate) fn used(&self) -> impl Iterator<Item = &String> {
+        self.counts.keys()
+    }
+
     pub(crate) fn new(stubs: Stubs) -> Self {
         Self { stubs, counts: BTreeMap::new(), asked: Vec::new(), unlisted: Vec::new() }
     }

@@ -1,6 +1,6 @@
 //! Fields of an object that resemble a known, missing field.
 
-use sinew_source::did_you_mean;
+use sinew_source::{Diagnostic, Member, Node, Span, did_you_mean};
 
 /// Minimum length of compared names, in characters. Shorter names resemble too many others: `mode`
 /// and `code` are not misspellings of `model`.
@@ -8,6 +8,48 @@ const MIN_NAME_CHARS: usize = 5;
 
 /// Known fields of an object: each entry lists the names of one field, of which an object has one.
 pub(crate) type KnownMembers = [&'static [&'static str]];
+
+/// Returns the member of an object whose name resembles a missing one.
+pub(crate) fn misspelled<'n>(object: &'n Node, missing: &str) -> Option<&'n Member> {
+    let members = object.as_object()?;
+    if members.iter().any(|member| member.key == missing) {
+        return None;
+    }
+    let others = members.iter().filter(|member| !MEMBERS.contains(&member.key.as_str()));
+    others.into_iter().find(|member| did_you_mean(&member.key, std::iter::once(missing)).is_some())
+}
+
+/// Members of graphs, nodes and edges that are no misspellings of each other.
+const MEMBERS: [&str; 18] = [
+    "id",
+    "name",
+    "type",
+    "subtype",
+    "data",
+    "nodes",
+    "edges",
+    "connections",
+    "source",
+    "target",
+    "sourceHandle",
+    "targetHandle",
+    "from",
+    "to",
+    "from_node",
+    "to_node",
+    "output_key",
+    "when",
+];
+
+/// Returns the position of a finding about a missing member, with the advice to rename the member that
+/// resembles it, if there is one.
+pub(crate) fn missing_member(finding: Diagnostic, object: &Node, missing: &str) -> Diagnostic {
+    let span: Span = object.get(missing).map_or(object.span, |value| value.span);
+    match misspelled(object, missing) {
+        Some(near) => finding.at(near.key_span).hint(format!("did you mean '{missing}'?")),
+        None => finding.at(span),
+    }
+}
 
 /// Pairs each unknown name with the known name that it resembles, if the object lacks that one.
 pub(crate) fn near_members<'n>(names: &[&'n str], known: &[&KnownMembers]) -> Vec<(&'n str, &'static str)> {

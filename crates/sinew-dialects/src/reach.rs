@@ -57,7 +57,7 @@ pub(crate) fn reaches(next: &[Vec<usize>], marks: &[Vec<usize>], questions: &[Re
 
 /// Groups nodes that reach each other (Tarjan's algorithm, without recursion). A group comes after
 /// all groups that its edges lead to.
-fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
+pub(crate) fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
     const UNSEEN: usize = usize::MAX;
     let mut order = vec![UNSEEN; next.len()];
     let mut lowest = vec![0; next.len()];

@@ -360,7 +360,7 @@ pub struct ExecutionStart {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExecutionMode {
-    /// No agent is called; nodes that would call one are recorded with the output null.
+    /// No agent is called; nodes that would call one are recorded with a sample as output, or null.
     pub dry_run: bool,
     /// Given outputs by node id: these nodes do not run.
     pub given: std::collections::BTreeMap<String, SharedJson>,
@@ -368,6 +368,9 @@ pub struct ExecutionMode {
     pub from: Vec<String>,
     /// Start nothing after these nodes.
     pub until: Vec<String>,
+    /// In a dry run: outputs of nodes by id, and of agents by name.
+    #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub samples: std::collections::BTreeMap<String, SharedJson>,
 }
 
 /// A token on an edge.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use serde_json::Value;
 use sinew_documents::execution::{
     ExecutionDescription, FailureCause, FailureDescription, NodeCounts, NodeWarning, ShownWait, WaitKind,
     caller,
@@ -11,7 +12,8 @@ use sinew_documents::node_status::NodeStatus;
 use sinew_documents::timestamp::Timestamp;
 use sinew_documents::words;
 use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, Fact, Time};
-use sinew_execution::events;
+use sinew_execution::{Execution, events};
+use sinew_plan::NodeOperation;
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::subject::Operation;
 
@@ -57,7 +59,7 @@ pub fn describe(record: &Record, now: Time, presence: &MeshPresence) -> Executio
         native: record.execution.native_result(),
         waiting,
         failure,
-        warnings: warnings(record),
+        warnings: warnings(&record.execution),
         retries: state.reopened,
         models: model_usage(record),
         decisions: decisions(record),
@@ -67,27 +69,58 @@ pub fn describe(record: &Record, now: Time, presence: &MeshPresence) -> Executio
 }
 
 /// Returns the problems that did not fail a node, in the order of the facts.
-fn warnings(record: &Record) -> Vec<NodeWarning> {
+pub fn warnings(execution: &Execution) -> Vec<NodeWarning> {
     let mut found = Vec::new();
-    record.execution.replay(|ctx, fact| {
-        let Fact::Noted { act, note } = fact else { return };
-        let text = |kind: &str, key: &str| note[kind][key].as_str().unwrap_or_default().to_owned();
-        let message = if note.get("conversion_failed").is_some() {
-            let line = note["conversion_failed"]["line"].as_u64();
-            let line = line.map(|line| format!(" at line {line}")).unwrap_or_default();
-            let (connection, error) = (text("conversion_failed", "connection"), text("conversion_failed", "error"));
-            format!("the conversion function of '{connection}' raised{line}: {error}; the value was passed on unconverted")
-        } else if note.get("schema_violation").is_some() {
-            let (side, member) = (text("schema_violation", "side"), text("schema_violation", "member"));
-            format!("the {side} member '{member}' {}", text("schema_violation", "problem"))
-        } else {
-            return;
+    execution.replay(|ctx, fact| {
+        let (act, message) = match fact {
+            Fact::Noted { act, note } => (*act, noted(note)),
+            Fact::Completed { act, output, .. } => {
+                let is_loop = matches!(ctx.node_of(*act).op, NodeOperation::Loop { .. });
+                (Some(*act), Some(&output.value).filter(|_| is_loop).and_then(|output| exhausted(output)))
+            }
+            _ => return,
         };
-        if found.len() < MAX_WARNINGS {
+        if let Some(message) = message.filter(|_| found.len() < MAX_WARNINGS) {
             found.push(NodeWarning { node: act.map(|act| ctx.node_of(act).id.clone()), message });
         }
     });
     found
+}
+
+/// Describes the problem in a note of an adapter, if it is one.
+fn noted(note: &Value) -> Option<String> {
+    let text = |kind: &str, key: &str| note[kind][key].as_str().unwrap_or_default().to_owned();
+    if let Some(failed) = note.get("conversion_failed") {
+        let line = failed["line"].as_u64().map(|line| format!(" at line {line}")).unwrap_or_default();
+        let (connection, error) =
+            (text("conversion_failed", "connection"), text("conversion_failed", "error"));
+        return Some(format!(
+            "the conversion function of '{connection}' raised{line}: {error}; the value was passed on unconverted"
+        ));
+    }
+    if note.get("schema_violation").is_some() {
+        let (side, member) = (text("schema_violation", "side"), text("schema_violation", "member"));
+        return Some(format!("the {side} member '{member}' {}", text("schema_violation", "problem")));
+    }
+    let ports = note.get("ports_without_edge")?;
+    let names = |key: &str| {
+        let names: Vec<&str> =
+            ports[key].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        format!("'{}'", names.join("', '"))
+    };
+    Some(format!(
+        "the agent returned the ports {}, but edges start at {}: nothing runs after this node",
+        names("ports"),
+        names("edges")
+    ))
+}
+
+/// Describes that a loop ended because it reached its maximum of iterations.
+fn exhausted(output: &Value) -> Option<String> {
+    (output["stopped_reason"] == "max_iterations").then(|| {
+        let count = output["iterations_completed"].as_u64().unwrap_or_default();
+        format!("the loop ended after its maximum of {count} iterations, although its condition still held")
+    })
 }
 
 /// Counts nodes by status.

@@ -17,7 +17,7 @@ use sinew_diagram::{Direction, Drawing, DrawingCaption, DrawnEdge, DrawnNode, Ed
 use sinew_plan::{ExitCondition, NodeIndex, NodeOperation, Plan, PlanNode};
 
 pub use opened::{open_children, open_workflow};
-pub use run::DrawnProgress;
+pub use run::{DrawnProgress, taken_edges};
 
 use self::sockets::SocketLooks;
 

@@ -173,6 +173,36 @@ fn what_went_wrong_without_failing_a_node_is_told() {
     assert!(text.contains("warnings\n  t: the conversion function of 'c1' raised"), "{text}");
 }
 
+/// A loop that ends at its maximum, and an agent that answers at a port without an edge.
+#[test]
+fn loops_at_their_maximum_and_ports_without_an_edge_are_told() {
+    let looped = r#"{"workflow": {"description": "d", "nodes": [
+        {"id": "again", "type": "loop", "node": "work", "condition": "true", "max_iterations": 2},
+        {"id": "work", "type": "agent", "agent_name": "Worker"}], "output_mapping": {"r": "{{again.output}}"}}}"#;
+    let canvas = json!({
+        "nodes": [{ "id": "s", "type": "chat-start" }, { "id": "a", "type": "agent", "data": { "agent": "Worker" } },
+            { "id": "t", "type": "prompt-template", "data": { "template": "x" } }],
+        "edges": [{ "source": "s", "target": "a" }, { "source": "a", "target": "t" }],
+    });
+    for (name, file, answer, node, expected) in [
+        ("loop.json", looped.to_owned(), json!({ "n": 1 }), "again", "after its maximum of 2 iterations"),
+        (
+            "canvas.json",
+            canvas.to_string(),
+            json!({ "outputs": { "score": 1 } }),
+            "a",
+            "'score', but edges start at 'output'",
+        ),
+    ] {
+        let answers = [Some(Ok(answer.clone())), Some(Ok(answer))];
+        let record = ran(name, &file, json!({}), &[("Worker", &answers)], &[], HOUR);
+        let found = describe::warnings(&record.execution);
+        let [only] = found.as_slice() else { panic!("{name}: {found:?}") };
+        assert_eq!(only.node.as_deref(), Some(node), "{name}");
+        assert!(only.message.contains(expected), "{name}: {}", only.message);
+    }
+}
+
 #[test]
 fn a_failure_is_told_from_the_outside_in() {
     let record = failed();

@@ -1,17 +1,22 @@
-//! Dry runs: which agents an execution would call, with which input. No agent is called, and every
-//! output is null.
+//! Dry runs: which agents an execution would call, with which input. No agent is called; every output
+//! is a sample of its schema, or null without one.
 
 use sinew_documents::execution_status::ExecutionStatus;
 use sinew_documents::trial::{DryRun, WouldAsk};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
+use sinew_agents::AgentSet;
 use sinew_engine::{ExecutionMode, Fact, TerminalStatus, Time};
 use sinew_execution::Call;
 use sinew_execution::Execution;
 use sinew_runtime::sim::{Sim, Stub, Stubbed};
 
+use sinew_plan::Plan;
+
 use crate::failure::Failure;
+use crate::sample_input::sample_of_output;
 use crate::workflow_file::{Loaded, program};
 
 /// End of virtual time: an execution that waits longer waits for a person.
@@ -34,7 +39,8 @@ impl Stub for NoAgents {
 pub fn dry_run(loaded: &Loaded, workflow: Option<&str>, input: Value) -> Result<DryRun, Failure> {
     let program = program(loaded.dialect, loaded.pick(workflow)?)?;
     let mut sim = Sim::new(Arc::new(loaded.library()?), NoAgents);
-    let mode = ExecutionMode { dry_run: true, ..ExecutionMode::default() };
+    let samples = output_samples(program.graph.plan(), &AgentSet::default());
+    let mode = ExecutionMode { dry_run: true, samples, ..ExecutionMode::default() };
     sim.run(program, input, mode, END_OF_TIME);
     let execution = sim.execution();
     let state = execution.state();
@@ -51,6 +57,18 @@ pub fn dry_run(loaded: &Loaded, workflow: Option<&str>, input: Value) -> Result<
         would_ask: would_ask(execution),
         error: outcome.and_then(|outcome| outcome.fault.clone()),
     })
+}
+
+/// Returns samples of the outputs of nodes whose file declares a schema, by node id, and of agents that
+/// declare one, by name.
+pub fn output_samples(plan: &Plan, agents: &AgentSet) -> BTreeMap<String, Arc<Value>> {
+    let own =
+        plan.nodes.iter().filter_map(|node| Some((&node.id, node.extra.get("output_schema_override")?)));
+    let of_node = own.filter(|(_, schema)| schema.is_object());
+    let of_node = of_node.map(|(id, schema)| (id.clone(), schema));
+    let of_agent = agents.iter().filter_map(|agent| Some((agent.name().to_owned(), agent.output_schema()?)));
+    let sampled = |(name, schema): (String, &Value)| (name, Arc::new(sample_of_output(schema)));
+    of_agent.chain(of_node).map(sampled).collect()
 }
 
 /// Returns the tasks that a dry run would have sent, in order.

@@ -1,4 +1,4 @@
-//! Generates sample inputs from a schema.
+//! Generates sample inputs and outputs from a schema.
 
 use serde_json::Value;
 
@@ -8,12 +8,24 @@ const MAX_SAMPLE_DEPTH: usize = 8;
 /// Generates a small value for a schema: its example or default, otherwise from its type and
 /// limits.
 pub fn sample_of_schema(schema: &Value) -> Value {
-    sample(schema, schema, 0)
+    sample(schema, schema, SampledProperties::Required, 0)
+}
+
+/// Generates a value for the schema of an output, with all its properties.
+pub fn sample_of_output(schema: &Value) -> Value {
+    sample(schema, schema, SampledProperties::All, 0)
+}
+
+/// Properties of a sample.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SampledProperties {
+    Required,
+    All,
 }
 
 /// Generates a small value for a schema: its example or default, otherwise from its type and
-/// limits, with required properties only.
-fn sample(schema: &Value, root: &Value, depth: usize) -> Value {
+/// limits.
+fn sample(schema: &Value, root: &Value, wanted: SampledProperties, depth: usize) -> Value {
     if depth > MAX_SAMPLE_DEPTH {
         return Value::Null;
     }
@@ -28,10 +40,10 @@ fn sample(schema: &Value, root: &Value, depth: usize) -> Value {
     }
     if let Some(pointer) = schema.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'))
     {
-        return root.pointer(pointer).map_or(Value::Null, |inner| sample(inner, root, depth + 1));
+        return root.pointer(pointer).map_or(Value::Null, |inner| sample(inner, root, wanted, depth + 1));
     }
     if let Some(choice) = first("anyOf").or_else(|| first("oneOf")).or_else(|| first("allOf")) {
-        return sample(&choice, root, depth + 1);
+        return sample(&choice, root, wanted, depth + 1);
     }
     let kind = match schema.get("type") {
         Some(Value::String(kind)) => kind.as_str(),
@@ -43,16 +55,19 @@ fn sample(schema: &Value, root: &Value, depth: usize) -> Value {
     match kind {
         "object" => {
             let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-            let properties = required.filter_map(Value::as_str).map(|name| {
+            let declared = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+            let optional = declared.map(|(name, _)| name.as_str());
+            let optional = optional.filter(|_| wanted == SampledProperties::All && depth < MAX_SAMPLE_DEPTH);
+            let properties = required.filter_map(Value::as_str).chain(optional).map(|name| {
                 let inner = schema.get("properties").and_then(|all| all.get(name)).unwrap_or(&Value::Null);
-                (name.to_owned(), sample(inner, root, depth + 1))
+                (name.to_owned(), sample(inner, root, wanted, depth + 1))
             });
             Value::Object(properties.collect())
         }
         "array" => {
             let items = schema.get("items").unwrap_or(&Value::Null);
             let count = number("minItems").unwrap_or(0).min(8);
-            (0..count).map(|_| sample(items, root, depth + 1)).collect()
+            (0..count).map(|_| sample(items, root, wanted, depth + 1)).collect()
         }
         "integer" | "number" => schema
             .get("minimum")
@@ -86,11 +101,14 @@ mod tests {
             json!(true),
         ];
         for schema in schemas {
-            let made_up = sample(&schema, &schema, 0);
-            let errors = Schema::compile(&schema).unwrap().errors(&made_up);
-            assert!(errors.is_empty(), "{made_up} does not fit {schema}");
+            for made_up in [sample_of_schema(&schema), sample_of_output(&schema)] {
+                let errors = Schema::compile(&schema).unwrap().errors(&made_up);
+                assert!(errors.is_empty(), "{made_up} does not fit {schema}");
+            }
         }
         let endless = json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}});
-        assert_eq!(sample(&endless, &endless, 0), Value::Null);
+        assert_eq!(sample_of_schema(&endless), Value::Null);
+        let score = json!({"type": "object", "properties": {"score": {"type": "number"}}});
+        assert_eq!((sample_of_schema(&score), sample_of_output(&score)), (json!({}), json!({"score": 1})));
     }
 }

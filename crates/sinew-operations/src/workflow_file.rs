@@ -18,6 +18,9 @@ use crate::failure::{Failure, FailureKind};
 /// No dialect recognizes the file.
 const UNKNOWN_DIALECT: &str = code::UNKNOWN_DIALECT.as_str();
 
+/// Confidence from which a file is certainly of another dialect than the requested one.
+const CERTAIN: u8 = 60;
+
 /// Maximum number of names listed in one folder.
 const MAX_LISTED: usize = 1_000;
 
@@ -123,13 +126,23 @@ fn shown(path: &Path) -> String {
 
 /// Returns the requested dialect, or the one detected from a document.
 pub fn dialect_of(document: &Document, wanted: Option<&str>) -> Result<&'static dyn Dialect, Failure> {
-    match wanted {
-        Some(name) => sinew_dialects::by_name(name).ok_or_else(|| {
-            let known: Vec<_> = sinew_dialects::all().iter().map(|dialect| dialect.name()).collect();
-            Failure::usage(format!("unknown dialect '{name}'"))
-                .hint(format!("use one of {}", known.join(", ")))
-        }),
-        None => sinew_dialects::detect(document).ok_or_else(|| unknown_dialect(&document.sources)),
+    let Some(name) = wanted else {
+        return sinew_dialects::detect(document).ok_or_else(|| unknown_dialect(&document.sources));
+    };
+    let dialect = sinew_dialects::by_name(name).ok_or_else(|| {
+        let known: Vec<_> = sinew_dialects::all().iter().map(|dialect| dialect.name()).collect();
+        Failure::usage(format!("unknown dialect '{name}'")).hint(format!("use one of {}", known.join(", ")))
+    })?;
+    match sinew_dialects::detect(document) {
+        // Its findings would all have the same cause.
+        Some(other) if dialect.detect(document) == 0 && other.detect(document) >= CERTAIN => {
+            let mut diagnostics = Diagnostics::new(document.sources.clone());
+            let text = format!("not a workflow of the dialect '{name}': it looks like '{}'", other.name());
+            let finding = Diagnostic::error(UNKNOWN_DIALECT, text).at(document.root.span);
+            diagnostics.push(finding.hint(format!("use --dialect {}, or omit --dialect", other.name())));
+            Err(Failure::diagnostics(diagnostics))
+        }
+        _ => Ok(dialect),
     }
 }
 

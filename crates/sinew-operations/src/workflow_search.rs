@@ -9,7 +9,7 @@ use serde_json::Value;
 use sinew_agents::{Agent, AgentSet};
 use sinew_documents::finding::{CheckedFile, Finding, ValidationReport};
 use sinew_protocol::code;
-use sinew_source::{Diagnostic, Diagnostics, Sources, Span};
+use sinew_source::{Diagnostic, Diagnostics, Sources, Span, token_span, trailing_comma};
 
 use crate::failure::{Failure, FailureKind};
 use crate::file_agents;
@@ -88,6 +88,7 @@ fn read(
         }
     }
     let sources = document.sources.clone();
+    let comma = trailing_comma(&sources);
     let (agents, unread) = match file_agents::load(&[], path) {
         Ok(agents) => (agents, None),
         Err(failure) => (AgentSet::default(), Some(agents_unread(&failure))),
@@ -103,6 +104,7 @@ fn read(
         Err(Failure { diagnostics: Some(diagnostics), .. }) => (None, diagnostics),
         Err(failure) => return Err(failure),
     };
+    diagnostics.extend(comma);
     diagnostics.extend(unread.filter(|finding| told.insert(finding.message.clone())));
     Ok(Some(SearchedFile { path: path.to_owned(), loaded, diagnostics }))
 }
@@ -150,11 +152,9 @@ fn check(loaded: &Loaded, mut agents: AgentSet, sources: Sources) -> Diagnostics
                 if !is_written {
                     continue;
                 }
-                diagnostics.extend([missing_agent(
-                    name,
-                    lowered.places.get(node).copied().flatten(),
-                    &agents,
-                )]);
+                let at = lowered.places.get(node).copied().flatten();
+                let at = at.map(|at| agent_token(&diagnostics.sources, at, name).unwrap_or(at));
+                diagnostics.extend([missing_agent(name, at, &agents)]);
             }
         }
         diagnostics.extend(lowered.warnings.items.iter().cloned());
@@ -163,6 +163,15 @@ fn check(loaded: &Loaded, mut agents: AgentSet, sources: Sources) -> Diagnostics
         }
     }
     diagnostics
+}
+
+/// Returns the span of an agent's name in the text of a node.
+fn agent_token(sources: &Sources, node: Span, name: &str) -> Option<Span> {
+    const KEYS: [&str; 3] = ["agent_name", "agentName", "\"agent\":"];
+    let text = sources.get(node.file)?.text.get(node.start..node.end)?;
+    let after_key = KEYS.iter().find_map(|key| Some(text.find(key)? + key.len()))?;
+    let start = after_key + text[after_key..].find(name)?;
+    Some(token_span(sources, node, text, start..start + name.len()))
 }
 
 /// Returns the finding about an agent that no file next to the workflow declares.

@@ -212,6 +212,21 @@ pub struct PlanEdge {
     pub extra: Value,
 }
 
+impl PlanEdge {
+    /// Key of `extra`: the part of the source's output by which one of several branches to the same
+    /// target is recognized.
+    pub const OUTPUT_OF_BRANCH: &str = "output_of_branch";
+
+    /// Returns whether a live token on this edge belongs to its branch, by the output of its source.
+    /// Branches of one node to the same target share the token.
+    pub fn is_branch_of(&self, output: Option<&Value>) -> bool {
+        let Some(Value::Object(wanted)) = self.extra.get(Self::OUTPUT_OF_BRANCH) else { return true };
+        wanted
+            .iter()
+            .all(|(key, value)| output.and_then(|output| output.get(key)).unwrap_or(&Value::Null) == value)
+    }
+}
+
 /// Node that runs when the graph is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitNode {

@@ -28,6 +28,7 @@ mod sources;
 mod suggest;
 mod syntax;
 mod text_span;
+mod trailing_comma;
 mod tree;
 mod value;
 
@@ -42,10 +43,11 @@ pub use load::{Document, LoadOptions, load, load_data};
 pub use loader::Limits;
 pub use render::{render_github, render_json, render_sarif, render_text, summary};
 pub use schema::{
-    CHECK_BUDGET_EXCEEDED, Schema, SchemaCache, SchemaError, Violation, check_node, violation_code,
-    violations,
+    CHECK_BUDGET_EXCEEDED, Schema, SchemaCache, SchemaError, Violation, check_node, check_schema,
+    violation_code, violations,
 };
 pub use sources::{SourceFile, Sources};
 pub use suggest::{MAX_HINTED_FINDINGS, did_you_mean, hint_for};
-pub use text_span::place_within;
+pub use text_span::{place_within, token_span};
+pub use trailing_comma::trailing_comma;
 pub use value::{Kind, Member, Node, Span};

@@ -6,11 +6,13 @@ mod compilation;
 mod cost;
 mod expansion;
 mod explain;
+mod lint;
 mod metered;
 mod place;
 mod trial;
 
 pub use cache::SchemaCache;
+pub use lint::check_schema;
 pub use place::check_node;
 
 use std::sync::Arc;

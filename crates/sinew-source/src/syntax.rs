@@ -19,11 +19,36 @@ pub(crate) fn finding(error: &ScanError, file: u32, text: &str) -> Diagnostic {
         }
         _ => (code::FILE_NOT_VALID_YAML_OR_JSON.as_str(), error.info()),
     };
+    if let Some(tab) = tab_near(file, text, span.line as usize).filter(|_| message.contains("tab")) {
+        let message = "a tab in the indentation".to_owned();
+        return Diagnostic::error(code, message).at(tab).hint("indent with spaces, not tabs");
+    }
     let finding = Diagnostic::error(code, message).at(span);
     match hint(error.kind()) {
         Some(hint) => finding.hint(hint),
         None => finding,
     }
+}
+
+/// Returns the first tab in the indentation of a line, or of the next one that is not empty: the parser
+/// reports the end of the value before it.
+fn tab_near(file: u32, text: &str, line: usize) -> Option<Span> {
+    let mut start = 0;
+    for (n, one) in text.split_inclusive('\n').enumerate() {
+        let indent = &one[..one.len() - one.trim_start().len()];
+        if n + 1 >= line && !one.trim().is_empty() {
+            if let Some(at) = indent.find('\t') {
+                let column = indent[..at].chars().count() as u32 + 1;
+                let start = start + at;
+                return Some(Span { file, line: n as u32 + 1, column, start, end: start + 1 });
+            }
+            if n + 1 > line {
+                return None;
+            }
+        }
+        start += one.len();
+    }
+    None
 }
 
 fn hint(kind: &ErrorKind) -> Option<&'static str> {

@@ -61,7 +61,7 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
     let name = root.get("name").and_then(Node::as_str).filter(|name| !name.is_empty());
     let (mut plan, places) =
         plan(&graph, name.unwrap_or(options.default_name), options.agents, root.span, &mut found);
-    unknown_keys::check(root, &mut found);
+    unknown_keys::check(root, &diagnostics.sources, &mut found);
     diagnostics.extend(found);
     diagnostics.extend(display::mark_quiet(root.get(DISPLAY), &mut plan.nodes));
     diagnostics.set_dialect(NAME);
@@ -147,7 +147,7 @@ fn plan(
 fn unknown_kind(node: &FileNode, count: usize) -> Diagnostic {
     let message = format!("node type '{}' is unknown; the node would be skipped", node.kind);
     let warning = Diagnostic::warning(code::AGENTFLOW_PART_DOES_NOTHING.as_str(), message)
-        .at(node.span)
+        .at(node.kind_span)
         .sub_code("UNKNOWN_NODE_TYPE");
     match sinew_source::hint_for(count, &node.kind, ["start", "agent", "if", "approval"].into_iter()) {
         Some(kind) => warning.hint(format!("did you mean '{kind}'?")),
@@ -189,26 +189,31 @@ fn edges(
     ids: &BTreeMap<&str, NodeIndex>,
     found: &mut Vec<Diagnostic>,
 ) -> (Vec<PlanEdge>, BTreeMap<NodeIndex, Vec<MissingTarget>>) {
+    let known: Vec<&str> = ids.keys().copied().collect();
     let mut edges = Vec::new();
     let mut missing: BTreeMap<NodeIndex, Vec<MissingTarget>> = BTreeMap::new();
     for connection in &graph.connections {
         let (from, to) = (ids.get(connection.source.as_str()), ids.get(connection.target.as_str()));
-        let mut warn = |code: &str, message: String| {
-            found.push(
-                Diagnostic::warning(code::AGENTFLOW_PART_DOES_NOTHING.as_str(), message)
-                    .at(connection.span)
-                    .sub_code(code),
-            );
+        let count = found.len();
+        let mut warn = |code: &str, message: String, at: Span, word: &str, known: &[&str]| {
+            let warning = Diagnostic::warning(code::AGENTFLOW_PART_DOES_NOTHING.as_str(), message);
+            let warning = warning.at(at).sub_code(code);
+            found.push(match sinew_source::hint_for(count, word, known.iter().copied()) {
+                Some(near) => warning.hint(format!("did you mean '{near}'?")),
+                None => warning,
+            });
         };
         let Some(&from) = from else {
-            warn("UNKNOWN_SOURCE", format!("connection source '{}' is not a node", connection.source));
+            let message = format!("connection source '{}' is not a node", connection.source);
+            warn("UNKNOWN_SOURCE", message, connection.source_span, &connection.source, &known);
             continue;
         };
         let work = &graph.nodes[from as usize].work;
         let port = port(connection, work);
         let Some(&to) = to else {
             if !connection.is_subagent() {
-                warn("UNKNOWN_TARGET", format!("connection target '{}' is not a node", connection.target));
+                let message = format!("connection target '{}' is not a node", connection.target);
+                warn("UNKNOWN_TARGET", message, connection.target_span, &connection.target, &known);
                 missing
                     .entry(from)
                     .or_default()
@@ -217,7 +222,10 @@ fn edges(
             continue;
         };
         if !connection.is_subagent() && !may_leave(work, &port) {
-            warn("UNKNOWN_HANDLE", format!("node '{}' has no branch '{port}'", connection.source));
+            let ports = ports(work);
+            let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+            let message = format!("node '{}' has no branch '{port}'", connection.source);
+            warn("UNKNOWN_HANDLE", message, connection.handle_span, &port, &ports);
         }
         let attach = connection.is_subagent();
         edges.push(PlanEdge {
@@ -266,6 +274,17 @@ fn may_leave(work: &Work, port: &str) -> bool {
         }
         Work::Approval { .. } => matches!(port, "approve" | "reject"),
         _ => true,
+    }
+}
+
+/// Returns the ports of a node with branches.
+fn ports(work: &Work) -> Vec<String> {
+    match work {
+        Work::If { conditions } => {
+            (0..conditions.len()).map(condition_port).chain(["false".to_owned()]).collect()
+        }
+        Work::Approval { .. } => vec!["approve".to_owned(), "reject".to_owned()],
+        _ => Vec::new(),
     }
 }
 

@@ -6,6 +6,7 @@ use sinew_protocol::code;
 use sinew_source::{Diagnostic, Node, Span};
 
 use super::text;
+use crate::near_members::missing_member;
 
 /// Default system prompt of an agent.
 const SYSTEM_PROMPT: &str = "You are a helpful assistant.";
@@ -30,6 +31,8 @@ pub(super) struct FileNode {
     pub(super) kind: String,
     pub(super) work: Work,
     pub(super) span: Span,
+    pub(super) id_span: Span,
+    pub(super) kind_span: Span,
 }
 
 /// One connection of the file.
@@ -38,7 +41,10 @@ pub(super) struct FlowConnection {
     pub(super) target: String,
     pub(super) source_handle: String,
     pub(super) target_handle: Option<String>,
-    pub(super) span: Span,
+    pub(super) source_span: Span,
+    pub(super) target_span: Span,
+    /// Span of the source handle, or else of the connection.
+    pub(super) handle_span: Span,
 }
 
 impl FlowConnection {
@@ -129,7 +135,8 @@ pub(super) fn resemblance(graph: &Node) -> u8 {
         Some(connections) => connections.as_array().unwrap_or_default(),
         None => return 0,
     };
-    let ours = |connection: &Node| connection.get("source").is_some() && connection.get("target").is_some();
+    // One end may be misspelled.
+    let ours = |connection: &Node| connection.get("source").is_some() || connection.get("target").is_some();
     if !connections.iter().all(ours) {
         return 0;
     }
@@ -142,20 +149,20 @@ pub(super) fn resemblance(graph: &Node) -> u8 {
 
 /// Reads a graph; reports and omits entries without a usable shape.
 pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> CanvasGraph {
-    let mut report = |span: Span, message: String| {
-        found.push(
-            Diagnostic::error(code::AGENTFLOW_GRAPH_WRONG_SHAPE.as_str(), message)
-                .at(span)
-                .sub_code("SCHEMA"),
-        );
+    let shape = |message: String| {
+        Diagnostic::error(code::AGENTFLOW_GRAPH_WRONG_SHAPE.as_str(), message).sub_code("SCHEMA")
     };
+    let mut report = |span: Span, message: String| found.push(shape(message).at(span));
+    let mut broken: Vec<Diagnostic> = Vec::new();
     let mut nodes: Vec<FileNode> = Vec::new();
     match graph.get("nodes").map(|nodes| (nodes, nodes.as_array())) {
         Some((_, Some(items))) => {
             for (n, item) in items.iter().enumerate() {
                 match file_node(item) {
                     Ok(node) => nodes.push(node),
-                    Err(why) => report(item.span, format!("nodes[{n}] {why}")),
+                    Err((key, why)) => {
+                        broken.push(missing_member(shape(format!("nodes[{n}] {why}")), item, key));
+                    }
                 }
             }
         }
@@ -168,7 +175,9 @@ pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> CanvasGraph {
             for (n, item) in items.iter().enumerate() {
                 match connection(item) {
                     Ok(connection) => connections.push(connection),
-                    Err(why) => report(item.span, format!("connections[{n}] {why}")),
+                    Err((key, why)) => {
+                        broken.push(missing_member(shape(format!("connections[{n}] {why}")), item, key));
+                    }
                 }
             }
         }
@@ -177,15 +186,16 @@ pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> CanvasGraph {
         }
         _ => {}
     }
+    found.extend(broken);
     let mut places = std::collections::BTreeMap::new();
     for node in &nodes {
-        if let Some(first) = places.insert(node.id.as_str(), node.span) {
+        if let Some(first) = places.insert(node.id.as_str(), node.id_span) {
             found.push(
                 Diagnostic::error(
                     code::AGENTFLOW_GRAPH_WRONG_SHAPE.as_str(),
                     format!("two nodes have the id '{}'", node.id),
                 )
-                .at(node.span)
+                .at(node.id_span)
                 .sub_code("DUPLICATE_NODE")
                 .related(first, "the other one"),
             );
@@ -194,16 +204,17 @@ pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> CanvasGraph {
     CanvasGraph { nodes, connections }
 }
 
-fn file_node(node: &Node) -> Result<FileNode, String> {
+/// Reads a node; an error is the member that it concerns, and the reason.
+fn file_node(node: &Node) -> Result<FileNode, (&'static str, String)> {
     let Some(id) = node.get("id").and_then(Node::as_str).filter(|id| !id.is_empty()) else {
-        return Err("needs an id that is a text".into());
+        return Err(("id", "needs an id that is a text".into()));
     };
     let Some(kind) = node.get("type").and_then(Node::as_str) else {
-        return Err(format!("('{id}') needs a type that is a text"));
+        return Err(("type", format!("('{id}') needs a type that is a text")));
     };
     let data = node.get("data").map(Node::to_json).unwrap_or_default();
     if !(data.is_null() || data.is_object()) {
-        return Err(format!("('{id}') has data that is not an object"));
+        return Err(("data", format!("('{id}') has data that is not an object")));
     }
     // `input` is the old name of approvals.
     let kind = if kind == "input" { "approval" } else { kind };
@@ -214,7 +225,15 @@ fn file_node(node: &Node) -> Result<FileNode, String> {
         "approval" => Work::Approval { prompt: given(&data, "prompt", "") },
         _ => Work::Unknown,
     };
-    Ok(FileNode { id: id.to_owned(), kind: kind.to_owned(), work, span: node.span })
+    let place = |key: &str| node.get(key).map_or(node.span, |value| value.span);
+    Ok(FileNode {
+        id: id.to_owned(),
+        kind: kind.to_owned(),
+        work,
+        span: node.span,
+        id_span: place("id"),
+        kind_span: place("type"),
+    })
 }
 
 fn initial_input(data: &Value) -> Value {
@@ -261,17 +280,21 @@ fn conditions(data: &Value) -> Vec<BranchCondition> {
     }
 }
 
-fn connection(node: &Node) -> Result<FlowConnection, String> {
-    let end = |key: &str| {
+/// Reads a connection; an error is the member that it concerns, and the reason.
+fn connection(node: &Node) -> Result<FlowConnection, (&'static str, String)> {
+    let end = |key: &'static str| {
         let id = node.get(key).and_then(Node::as_str).map(str::to_owned);
-        id.ok_or_else(|| format!("needs a {key} that is a text"))
+        id.ok_or_else(|| (key, format!("needs a {key} that is a text")))
     };
+    let place = |key: &str| node.get(key).map_or(node.span, |value| value.span);
     let handle = |key: &str| node.get(key).and_then(Node::as_str).map(str::to_owned);
     Ok(FlowConnection {
         source: end("source")?,
         target: end("target")?,
         source_handle: handle("sourceHandle").unwrap_or_else(|| "output".to_owned()),
         target_handle: handle("targetHandle"),
-        span: node.span,
+        source_span: place("source"),
+        target_span: place("target"),
+        handle_span: place("sourceHandle"),
     })
 }

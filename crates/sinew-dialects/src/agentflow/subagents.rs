@@ -36,7 +36,7 @@ pub(super) fn problems(graph: &CanvasGraph) -> Vec<LinkProblem> {
         let (source, target) = (link.source.as_str(), link.target.as_str());
         let mut report = |code, rule: &str| {
             let message = format!("Subagent link \"{source}\" -> \"{target}\" {rule}");
-            found.push(LinkProblem { code, message, span: link.span });
+            found.push(LinkProblem { code, message, span: link.handle_span });
         };
         match nodes.get(source) {
             None => report("SUBAGENT_SOURCE_MISSING", "has a source that does not exist."),
@@ -68,7 +68,7 @@ pub(super) fn problems(graph: &CanvasGraph) -> Vec<LinkProblem> {
                 "Subagent target \"{target}\" cannot be used in the regular execution edge \"{}\" -> \"{}\".",
                 edge.source, edge.target
             );
-            found.push(LinkProblem { code: "SUBAGENT_IN_FLOW", message, span: edge.span });
+            found.push(LinkProblem { code: "SUBAGENT_IN_FLOW", message, span: edge.target_span });
         }
     }
     found.extend(cycles(graph, &parents));
@@ -82,7 +82,7 @@ fn cycles(graph: &CanvasGraph, parents: &BTreeMap<&str, &str>) -> Vec<LinkProble
     let mut depths: BTreeMap<&str, usize> = BTreeMap::new();
     let mut links: BTreeMap<&str, Span> = BTreeMap::new();
     for link in graph.connections.iter().filter(|link| link.is_subagent()) {
-        links.entry(&link.source).or_insert(link.span);
+        links.entry(&link.source).or_insert(link.handle_span);
     }
     let place = |id: &str| links.get(id).copied().unwrap_or_default();
     for node in &graph.nodes {

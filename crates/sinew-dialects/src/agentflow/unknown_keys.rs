@@ -1,7 +1,7 @@
 //! Unknown keys and operators of a file that resemble known ones.
 
 use sinew_protocol::code;
-use sinew_source::{Diagnostic, Member, Node, Span, hint_for};
+use sinew_source::{Diagnostic, Member, Node, Sources, Span, hint_for, token_span};
 
 use super::text::PREVIOUS;
 use crate::near_members::{KnownMembers, near_members};
@@ -24,7 +24,7 @@ const CONDITION_MEMBERS: &KnownMembers = &[&["operator"], &["value"]];
 const CONNECTION_MEMBERS: &KnownMembers = &[&["source"], &["target"], &["sourceHandle"], &["targetHandle"]];
 
 /// Reports unknown operators, and fields and placeholders that look misspelled.
-pub(super) fn check(graph: &Node, found: &mut Vec<Diagnostic>) {
+pub(super) fn check(graph: &Node, sources: &Sources, found: &mut Vec<Diagnostic>) {
     for node in list(graph.get("nodes")) {
         let text = |key: &str| node.get(key).and_then(Node::as_str).unwrap_or_default();
         let (id, kind) = (text("id"), text("type"));
@@ -38,7 +38,7 @@ pub(super) fn check(graph: &Node, found: &mut Vec<Diagnostic>) {
                     check_members(&format!("'tools' of node '{id}'"), tools, TOOL_MEMBERS, found);
                 }
                 if let Some(prompt) = data.get("userPrompt") {
-                    check_placeholders(id, prompt, found);
+                    check_placeholders(id, prompt, sources, found);
                 }
             }
             "if" => {
@@ -89,18 +89,42 @@ fn check_operator(id: &str, condition: &Node, found: &mut Vec<Diagnostic>) {
     found.push(unknown("UNKNOWN_OPERATOR", message, written.span).hint(hint));
 }
 
-fn check_placeholders(id: &str, prompt: &Node, found: &mut Vec<Diagnostic>) {
+/// Reports placeholders that look mistyped, and the placeholder in single or unclosed braces.
+fn check_placeholders(id: &str, prompt: &Node, sources: &Sources, found: &mut Vec<Diagnostic>) {
     let known = PREVIOUS.trim_matches(['{', '}']);
-    let mut rest = prompt.as_str().unwrap_or_default();
-    while let Some(start) = rest.find("{{") {
-        let Some(length) = rest[start..].find("}}") else { break };
-        let inner = &rest[start + 2..start + length];
-        if inner != known && hint_for(found.len(), inner.trim(), std::iter::once(known)).is_some() {
-            let message = format!("the prompt of node '{id}' keeps '{{{{{inner}}}}}' unchanged");
-            let warning = unknown("UNKNOWN_PLACEHOLDER", message, prompt.span);
-            found.push(warning.hint(format!("did you mean '{PREVIOUS}'?")));
+    let text = prompt.as_str().unwrap_or_default();
+    let mut at = 0;
+    while let Some(start) = text[at..].find('{').map(|start| at + start) {
+        let rest = &text[start..];
+        let braces = rest.bytes().take_while(|byte| *byte == b'{').count().min(2);
+        let inner = &rest[braces..];
+        let is_placeholder = inner.trim_start().starts_with(known);
+        let end = if braces == 2 {
+            inner.find("}}").map(|end| end + 2)
+        } else {
+            inner.find('}').map(|end| end + 1)
+        };
+        let length = braces + end.unwrap_or(known.len());
+        let word = inner[..end.map_or(0, |end| end - braces)].trim();
+        at = start + length.min(rest.len()).max(1);
+        while !text.is_char_boundary(at) {
+            at += 1;
         }
-        rest = &rest[start + length + 2..];
+        let place = || token_span(sources, prompt.span, text, start..at);
+        let hint = format!("did you mean '{PREVIOUS}'?");
+        if is_placeholder && (braces == 1 || end.is_none()) {
+            let problem = if braces == 1 { "in single braces" } else { "that is not closed" };
+            let message = format!("the prompt of node '{id}' has the placeholder {known} {problem}");
+            let error = Diagnostic::error(code::AGENTFLOW_WORD_UNKNOWN.as_str(), message);
+            found.push(error.at(place()).sub_code("UNKNOWN_PLACEHOLDER").hint(hint));
+        } else if braces == 2
+            && end.is_some()
+            && &inner[..end.unwrap_or(2) - 2] != known
+            && hint_for(found.len(), word, std::iter::once(known)).is_some()
+        {
+            let message = format!("the prompt of node '{id}' keeps '{}' unchanged", &text[start..at]);
+            found.push(unknown("UNKNOWN_PLACEHOLDER", message, place()).hint(hint));
+        }
     }
 }
 
@@ -188,7 +212,8 @@ mod tests {
         let text = "{\"nodes\": [{\"id\": \"s\", \"type\": \"start\"},\n  {\"id\": \"i\", \"type\": \"if\",\n   \"data\": \
                     {\"conditions\": [\n     {\"operator\": \"contians\", \"value\": \"x\"}]}}],\n \"connections\": []}";
         let mut found = Vec::new();
-        super::check(&document(text).root, &mut found);
+        let document = document(text);
+        super::check(&document.root, &document.sources, &mut found);
         let place = found[0].span.unwrap();
         assert_eq!((place.line, place.column), (4, 19), "{:?}", found[0]);
     }

@@ -135,7 +135,10 @@ fn references_templates_and_types_are_checked_at_load() {
         let mut workflow = graph(&nodes, connections);
         workflow["metadata"] = json!({ "message_format": "legacy" });
         change(&mut workflow);
-        assert_eq!(sub_codes(&workflow), want, "{connections}");
+        let mut seen = sub_codes(&workflow);
+        // Each case connects some of the nodes.
+        seen.retain(|code| code != "NOT_CONNECTED");
+        assert_eq!(seen, want, "{connections}");
     };
     check("t>ai", &|_| {}, &["LEGACY_EXTRACTION"]);
     check("t>ai", &|workflow| workflow["metadata"]["message_format"] = json!("standard"), &[]);

@@ -16,6 +16,7 @@ mod expr;
 mod flow;
 mod human;
 mod introspect;
+mod known_keys;
 mod lower;
 mod message;
 mod migrate;

@@ -4,7 +4,9 @@ use sinew_protocol::code;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use sinew_source::{Diagnostic, Node, Span, did_you_mean};
+use sinew_source::{Diagnostic, Member, Node, Span, did_you_mean};
+
+use crate::near_members::missing_member;
 
 use super::argument::ConversionArgument;
 use super::schema::SchemaChecks;
@@ -42,14 +44,17 @@ pub(super) struct TeamNode {
     /// Tools and memories of an agent.
     pub(super) attached: Vec<(String, Span)>,
     pub(super) span: Span,
-    /// Span of each configuration.
-    pub(super) places: Vec<(String, Span)>,
+    pub(super) id_span: Span,
+    pub(super) kind_span: Span,
+    pub(super) subtype_span: Span,
+    /// The configurations as written.
+    pub(super) written: Vec<Member>,
 }
 
 impl TeamNode {
     /// Returns the span of a configuration, or else that of the node.
     pub(super) fn place(&self, key: &str) -> Span {
-        self.places.iter().find(|(name, _)| name == key).map_or(self.span, |(_, span)| *span)
+        self.written.iter().find(|member| member.key == key).map_or(self.span, |member| member.value.span)
     }
 }
 
@@ -68,6 +73,12 @@ pub(super) struct TeamConnection {
     pub(super) port: String,
     pub(super) conversion: Option<String>,
     pub(super) span: Span,
+    pub(super) from_span: Span,
+    pub(super) to_span: Span,
+    /// Span of the id, or else of the connection.
+    pub(super) id_span: Span,
+    /// Span of the port, or else of the connection.
+    pub(super) port_span: Span,
     /// Span of the conversion function.
     pub(super) conversion_span: Span,
 }
@@ -82,7 +93,8 @@ pub(super) fn resemblance(root: &Node) -> u8 {
         return if ours { 40 } else { 0 };
     };
     let connections = root.get("connections").and_then(Node::as_array).unwrap_or_default();
-    if !connections.iter().all(|one| one.get("from_node").is_some() && one.get("to_node").is_some()) {
+    // One end may be misspelled.
+    if !connections.iter().all(|one| one.get("from_node").is_some() || one.get("to_node").is_some()) {
         return 0;
     }
     let typed = |node: &Node| node.get("type").is_some() && node.get("subtype").is_some();
@@ -111,7 +123,7 @@ pub(super) fn read(root: &Node, found: &mut Vec<Diagnostic>) -> TeamFile {
         if ids.insert(node.id.clone()) {
             nodes.push(node);
         } else {
-            reader.report(item.span, format!("two nodes have the id '{}'", node.id));
+            reader.report(node.id_span, format!("two nodes have the id '{}'", node.id));
             repeated.push(node);
         }
     }
@@ -214,8 +226,11 @@ impl TeamFileReader<'_> {
     fn text(&mut self, owner: &Node, what: &str, key: &str) -> Option<String> {
         let text = owner.get(key).and_then(Node::as_str).filter(|text| !text.is_empty());
         if text.is_none() {
-            let span = owner.get(key).map_or(owner.span, |value| value.span);
-            self.report(span, format!("{what} needs a {key} that is a text"));
+            let missing = Diagnostic::error(
+                code::AGENT_TEAM_WORKFLOW_WRONG_SHAPE.as_str(),
+                format!("{what} needs a {key} that is a text"),
+            );
+            self.found.push(missing_member(missing.sub_code("WorkflowValidationError"), owner, key));
         }
         text.map(str::to_owned)
     }
@@ -254,13 +269,10 @@ impl TeamFileReader<'_> {
             input_params,
             attached,
             span: item.span,
-            places: item
-                .get("configurations")
-                .and_then(Node::as_object)
-                .into_iter()
-                .flatten()
-                .map(|member| (member.key.clone(), member.value.span))
-                .collect(),
+            id_span: place_of(item, "id"),
+            kind_span: place_of(item, "type"),
+            subtype_span: place_of(item, "subtype"),
+            written: item.get("configurations").and_then(Node::as_object).unwrap_or_default().to_vec(),
         })
     }
 
@@ -273,11 +285,20 @@ impl TeamFileReader<'_> {
         Some(TeamConnection {
             id: text("id").map_or_else(|| format!("{from}.{port}->{to}"), str::to_owned),
             conversion: text("conversion_function").map(str::to_owned),
-            conversion_span: item.get("conversion_function").map_or(item.span, |value| value.span),
+            conversion_span: place_of(item, "conversion_function"),
             span: item.span,
+            from_span: place_of(item, "from_node"),
+            to_span: place_of(item, "to_node"),
+            id_span: place_of(item, "id"),
+            port_span: place_of(item, "output_key"),
             from,
             to,
             port,
         })
     }
+}
+
+/// Returns the span of a member, or else of its object.
+fn place_of(object: &Node, key: &str) -> Span {
+    object.get(key).map_or(object.span, |value| value.span)
 }

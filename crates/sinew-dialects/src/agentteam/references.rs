@@ -2,11 +2,12 @@
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::{Map, Value};
-use sinew_source::{Diagnostic, Span, hint_for};
+use sinew_source::{Diagnostic, Kind, MAX_HINTED_FINDINGS, Node, Sources, Span, hint_for, token_span};
 
 use super::model::{TeamConnection, TeamFile, TeamNode};
 use super::spec::{NodeSpec, OutputShape, SpecRegistry};
@@ -24,6 +25,7 @@ static REFERENCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// Nodes of a file and the connections that reach them, by id.
 struct NodeInputs<'a> {
+    sources: &'a Sources,
     file: &'a TeamFile,
     registry: &'a SpecRegistry,
     named: BTreeMap<&'a str, &'a TeamNode>,
@@ -31,7 +33,12 @@ struct NodeInputs<'a> {
 }
 
 /// Reports references to missing nodes and fields, and templates that are not closed.
-pub(super) fn check(file: &TeamFile, registry: &SpecRegistry, found: &mut Vec<Diagnostic>) {
+pub(super) fn check(
+    file: &TeamFile,
+    registry: &SpecRegistry,
+    sources: &Sources,
+    found: &mut Vec<Diagnostic>,
+) {
     let mut named = BTreeMap::new();
     for node in file.nodes.iter().rev() {
         named.insert(node.name.as_str(), node);
@@ -41,61 +48,64 @@ pub(super) fn check(file: &TeamFile, registry: &SpecRegistry, found: &mut Vec<Di
     for connection in &file.connections {
         arriving.entry(&connection.to).or_default().push(connection);
     }
-    let inputs = NodeInputs { file, registry, named, arriving };
+    let inputs = NodeInputs { sources, file, registry, named, arriving };
     for node in &file.nodes {
-        for (key, value) in &node.configurations {
-            inputs.check_value(node, key, value, node.place(key), found);
+        for member in &node.written {
+            inputs.check_value(node, &member.key, &member.value, found);
         }
     }
 }
 
 impl NodeInputs<'_> {
-    fn check_value(
-        &self,
-        node: &TeamNode,
-        key: &str,
-        value: &Value,
-        place: Span,
-        found: &mut Vec<Diagnostic>,
-    ) {
-        match value {
-            Value::String(text) => self.check_text(node, key, text, place, found),
-            Value::Array(items) => {
-                for item in items {
-                    self.check_value(node, key, item, place, found);
-                }
-            }
-            Value::Object(members) => {
-                for member in members.values() {
-                    self.check_value(node, key, member, place, found);
-                }
+    fn check_value(&self, node: &TeamNode, key: &str, value: &Node, found: &mut Vec<Diagnostic>) {
+        match &value.kind {
+            Kind::String(text) => self.check_text(node, key, value, text, found),
+            Kind::Array(items) => items.iter().for_each(|item| self.check_value(node, key, item, found)),
+            Kind::Object(members) => {
+                members.iter().for_each(|member| self.check_value(node, key, &member.value, found));
             }
             _ => {}
         }
     }
 
-    fn check_text(&self, node: &TeamNode, key: &str, text: &str, place: Span, found: &mut Vec<Diagnostic>) {
+    /// Returns the span of a part of a text.
+    fn token(&self, value: &Node, text: &str, range: Range<usize>, finding_count: usize) -> Span {
+        // Each search reads the text, and a file may have thousands of findings.
+        if finding_count < MAX_HINTED_FINDINGS {
+            token_span(self.sources, value.span, text, range)
+        } else {
+            value.span
+        }
+    }
+
+    fn check_text(&self, node: &TeamNode, key: &str, value: &Node, text: &str, found: &mut Vec<Diagnostic>) {
         let is_expression = node.kind == "FLOW" && key.contains("condition");
-        let mut expressions: Vec<&str> = if is_expression { vec![text] } else { Vec::new() };
-        let mut rest = text;
-        while let Some(start) = rest.find("{{") {
-            let Some(length) = rest[start..].find("}}") else {
+        let mut expressions: Vec<Range<usize>> = if is_expression { vec![0..text.len()] } else { Vec::new() };
+        let mut at = 0;
+        while let Some(start) = text[at..].find("{{").map(|start| at + start) {
+            let Some(length) = text[start..].find("}}") else {
                 let message =
                     format!("'{key}' of node '{}' opens a template with {{{{ and never closes it", node.id);
-                let open = Diagnostic::warning(code::TEAM_TEMPLATE_NOT_CLOSED.as_str(), message)
-                    .at(place)
-                    .sub_code("TEMPLATE_OPEN");
-                found.push(open.hint("close it with }}; until then the text remains unchanged"));
+                let place = self.token(value, text, start..text.len(), found.len());
+                // Other text in braces may be meant as it is.
+                let is_reference = text[start + 2..].trim_start().starts_with('$');
+                let finding = if is_reference { Diagnostic::error } else { Diagnostic::warning };
+                let open = finding(code::TEAM_TEMPLATE_NOT_CLOSED.as_str(), message).at(place);
+                let hint = "close it with }}; until then the text remains unchanged";
+                found.push(open.sub_code("TEMPLATE_OPEN").hint(hint));
                 break;
             };
-            expressions.push(&rest[start + 2..start + length]);
-            rest = &rest[start + length + 2..];
+            expressions.push(start + 2..start + length);
+            at = start + length + 2;
         }
         let Some(reference) = &*REFERENCE else { return };
-        for expression in expressions {
-            for parts in reference.captures_iter(expression) {
+        for range in expressions {
+            for parts in reference.captures_iter(&text[range.clone()]) {
+                let whole = &parts[0];
+                let start = range.start + parts.get(0).map_or(0, |whole| whole.start());
+                let place = |count: usize| self.token(value, text, start..start + whole.len(), count);
                 let member = parts.get(3).map(|member| member.as_str());
-                let (sources, base) = match parts.get(2) {
+                let sources = match parts.get(2) {
                     Some(name) => {
                         let Some(source) = self.named.get(name.as_str()) else {
                             let message = format!(
@@ -103,16 +113,16 @@ impl NodeInputs<'_> {
                                 node.id,
                                 name.as_str()
                             );
-                            let known = self.file.nodes.iter().map(|node| node.id.as_str());
-                            report(message, name.as_str(), known, place, found);
+                            let known = self.named.keys().copied();
+                            report(message, name.as_str(), known, place(found.len()), found);
                             continue;
                         };
-                        (vec![self.members_of(source)], parts[0].to_owned())
+                        vec![self.members_of(source)]
                     }
-                    None => (self.arriving_members(node), parts[0].to_owned()),
+                    None => self.arriving_members(node),
                 };
                 if let (Some(member), [Some(members)]) = (member, sources.as_slice()) {
-                    check_member(node, key, &base, member, members, place, found);
+                    check_member(node, key, whole, member, members, place(found.len()), found);
                 }
             }
         }

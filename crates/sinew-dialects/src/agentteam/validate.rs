@@ -1,16 +1,20 @@
 //! Checks before execution: ids, cycles, specs, conversions, and contracts between connected nodes.
 
 use sinew_protocol::code;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 use serde_json::Value;
-use sinew_source::{Diagnostic, Sources, Span};
+use sinew_source::{Diagnostic, Sources, Span, token_span};
 
 use super::argument::{ArgumentReads, ConversionArgument};
 use super::convert::{self, ConversionResult};
 use super::model::{TeamConnection, TeamFile, TeamNode};
 use super::spec::{NodeSpec, SpecRegistry};
-use super::{expr, operand_check, references, schema};
+use super::{expr, known_keys, operand_check, references, schema};
+use crate::chain::path_text;
 use crate::script_span::place_in;
 
 /// A prompt is searched for in fields of several names.
@@ -28,11 +32,14 @@ pub(super) fn check(
 ) {
     let ids: BTreeMap<&str, &TeamNode> = file.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
     for connection in &file.connections {
-        for (side, id) in [("from_node", &connection.from), ("to_node", &connection.to)] {
+        for (side, id, span) in [
+            ("from_node", &connection.from, connection.from_span),
+            ("to_node", &connection.to, connection.to_span),
+        ] {
             if !ids.contains_key(id.as_str()) && !file.unusable.contains(id) {
                 let message =
                     format!("connection '{}' has the {side} '{id}', which is not a node", connection.id);
-                found.push(near(found.len(), invalid(message, connection.span), id, ids.keys().copied()));
+                found.push(near(found.len(), invalid(message, span), id, ids.keys().copied()));
             }
         }
     }
@@ -52,19 +59,25 @@ pub(super) fn check(
     for node in file.nodes.iter().chain(&file.repeated) {
         check_node(node, registry, &ids, found);
     }
-    if has_cycle(file) {
+    if let Some(cycle) = find_cycle(file) {
+        let ids: Vec<&str> = cycle.iter().map(|one| one.to.as_str()).collect();
+        let closed: Vec<&str> = ids.iter().chain(ids.first()).copied().collect();
+        let named = path_text(&closed);
         let message = "Workflow graph contains a cycle; cannot compute topo order";
-        found.push(
-            Diagnostic::error(code::AGENT_TEAM_CYCLE.as_str(), message).at(root).sub_code("CycleError"),
-        );
+        let at = cycle.first().map_or(root, |closing| closing.to_span);
+        let wrong = Diagnostic::error(code::AGENT_TEAM_CYCLE.as_str(), message).at(at).sub_code("CycleError");
+        found.push(wrong.hint(format!("the cycle is {named}; remove one of these connections")));
     }
+    twice(file, found);
+    known_keys::check(file, registry, found);
+    unconnected(file, found);
     for connection in &file.connections {
         check_conversion(connection, file.argument, sources, found);
         if let (Some(from), Some(to)) = (ids.get(connection.from.as_str()), ids.get(connection.to.as_str())) {
             check_contract(file, connection, [from, to], registry, sources, found);
         }
     }
-    references::check(file, registry, found);
+    references::check(file, registry, sources, found);
     file.nodes.iter().for_each(|node| operand_check::check(node, found));
     check_legacy_extraction(file, &ids, found);
 }
@@ -121,8 +134,9 @@ fn check_node(
     match registry.get(&name) {
         None => {
             let message = format!("node '{}' is of the type {name}, which has no spec", node.id);
+            let has_kind = registry.keys().any(|known| known.split('.').next() == Some(node.kind.as_str()));
             let unknown = Diagnostic::error(code::NODE_TYPE_WITHOUT_SPEC.as_str(), message)
-                .at(node.span)
+                .at(if has_kind { node.subtype_span } else { node.kind_span })
                 .sub_code(INVALID);
             found.push(near(found.len(), unknown, &name, registry.keys().map(String::as_str)));
         }
@@ -178,40 +192,90 @@ pub(super) fn attached(file: &TeamFile) -> BTreeSet<&str> {
     file.nodes.iter().flat_map(|node| &node.attached).map(|(id, _)| id.as_str()).collect()
 }
 
-/// Detects cycles with Kahn's algorithm over the graph.
-fn has_cycle(file: &TeamFile) -> bool {
+/// Returns the connections of a cycle in the order of the flow; the first one closes it, at the node that
+/// is first in the file.
+fn find_cycle(file: &TeamFile) -> Option<Vec<&TeamConnection>> {
+    let places: BTreeMap<&str, usize> =
+        file.nodes.iter().enumerate().map(|(place, node)| (node.id.as_str(), place)).collect();
     let attached = attached(file);
-    let mut degrees: BTreeMap<&str, usize> = file
-        .nodes
-        .iter()
-        .map(|node| node.id.as_str())
-        .filter(|id| !attached.contains(id))
-        .map(|id| (id, 0))
-        .collect();
-    let mut after: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for TeamConnection { from, to, .. } in &file.connections {
-        if degrees.contains_key(from.as_str())
-            && let Some(degree) = degrees.get_mut(to.as_str())
-        {
-            *degree += 1;
-            after.entry(from).or_default().push(to);
+    let mut after: Vec<Vec<(usize, &TeamConnection)>> = vec![Vec::new(); file.nodes.len()];
+    let is_flow =
+        |one: &&TeamConnection| !attached.contains(one.from.as_str()) && !attached.contains(one.to.as_str());
+    for connection in file.connections.iter().filter(is_flow) {
+        let ends = (places.get(connection.from.as_str()), places.get(connection.to.as_str()));
+        if let (Some(from), Some(to)) = ends {
+            after[*from].push((*to, connection));
         }
     }
-    let mut queue: VecDeque<&str> =
-        degrees.iter().filter(|(_, degree)| **degree == 0).map(|(id, _)| *id).collect();
-    let mut seen = 0;
-    while let Some(id) = queue.pop_front() {
-        seen += 1;
-        for next in after.get(id).into_iter().flatten() {
-            if let Some(degree) = degrees.get_mut(next) {
-                *degree -= 1;
-                if *degree == 0 {
-                    queue.push_back(next);
+    let mut done = vec![false; after.len()];
+    for start in 0..after.len() {
+        // The path from the start: a node, the number of its visited connections, and how it was reached.
+        let mut path: Vec<(usize, usize, Option<&TeamConnection>)> = vec![(start, 0, None)];
+        let mut on_path: BTreeMap<usize, usize> = BTreeMap::from([(start, 0)]);
+        while let Some((node, visited, _)) = path.last_mut() {
+            let (node, next) = (*node, after[*node].get(*visited).copied());
+            *visited += 1;
+            match next.filter(|_| !done[node]) {
+                None => {
+                    done[node] = true;
+                    on_path.remove(&node);
+                    path.pop();
+                }
+                Some((to, closing)) if on_path.contains_key(&to) => {
+                    let from = on_path.get(&to).copied().unwrap_or(0) + 1;
+                    let within = path[from.min(path.len())..].iter().filter_map(|(.., reached)| *reached);
+                    let mut cycle: Vec<&TeamConnection> = std::iter::once(closing).chain(within).collect();
+                    let first = cycle.iter().enumerate().min_by_key(|(_, one)| places.get(one.to.as_str()));
+                    let first = first.map_or(0, |(n, _)| n);
+                    cycle.rotate_left(first);
+                    return Some(cycle);
+                }
+                Some((to, _)) if done[to] => {}
+                Some((to, connection)) => {
+                    on_path.insert(to, path.len());
+                    path.push((to, 0, Some(connection)));
                 }
             }
         }
     }
-    seen != degrees.len()
+    None
+}
+
+/// Warns about connections with the id of another one.
+fn twice(file: &TeamFile, found: &mut Vec<Diagnostic>) {
+    let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
+    for connection in &file.connections {
+        if let Some(first) = seen.insert(&connection.id, connection.id_span) {
+            let message = format!("two connections have the id '{}'", connection.id);
+            let warning = Diagnostic::warning(code::AGENT_TEAM_WORKFLOW_WRONG_SHAPE.as_str(), message);
+            found.push(
+                warning
+                    .at(connection.id_span)
+                    .sub_code("DUPLICATE_CONNECTION")
+                    .related(first, "the first one"),
+            );
+        }
+    }
+}
+
+/// Warns about nodes that no connection reaches or leaves, in a workflow with connections.
+fn unconnected(file: &TeamFile, found: &mut Vec<Diagnostic>) {
+    let mut used: BTreeSet<&str> =
+        file.connections.iter().flat_map(|one| [one.from.as_str(), one.to.as_str()]).collect();
+    // An unknown name may mean any node.
+    let known: BTreeSet<&str> = file.nodes.iter().map(|node| node.id.as_str()).collect();
+    if file.connections.is_empty() || !used.is_subset(&known) || !file.unusable.is_empty() {
+        return;
+    }
+    used.extend(attached(file));
+    let is_step = |node: &&TeamNode| !matches!(node.kind.as_str(), "TRIGGER" | "TOOL" | "MEMORY");
+    for node in file.nodes.iter().filter(is_step).filter(|node| !used.contains(node.id.as_str())) {
+        let message = format!("node '{}' is not connected: it runs at the start, without input", node.id);
+        let warning = Diagnostic::warning(code::AGENT_TEAM_WORKFLOW_WRONG_SHAPE.as_str(), message);
+        found.push(
+            warning.at(node.id_span).sub_code("NOT_CONNECTED").hint("add a connection, or remove the node"),
+        );
+    }
 }
 
 fn check_conversion(
@@ -236,6 +300,17 @@ fn check_conversion(
             diagnostic = diagnostic.hint(format!("in: {}", snippet.trim()));
         }
         found.push(diagnostic.sub_code("CONVERSION_INVALID"));
+        return;
+    }
+    if let Some(key) = ArgumentReads::of(source).payload.into_iter().find(|key| near_argument(key).is_some())
+    {
+        let message =
+            format!("the conversion function of '{id}' reads '{key}', which its argument may not have");
+        let warning = Diagnostic::warning(code::CONNECTION_VALUE_MISSING.as_str(), message);
+        let warning =
+            warning.at(quoted_span(connection, source, &key, sources)).sub_code("CONVERSION_ARGUMENT");
+        let known = near_argument(&key).unwrap_or_default();
+        found.push(warning.hint(format!("did you mean '{known}'?")));
         return;
     }
     if argument == ConversionArgument::Payload {
@@ -274,13 +349,16 @@ fn check_contract(
             from.id, connection.port
         );
         let warning = Diagnostic::warning(code::CONNECTION_VALUE_MISSING.as_str(), message)
-            .at(connection.span)
+            .at(connection.port_span)
             .sub_code("CONTRACT_PORT");
         found.push(near(found.len(), warning, &connection.port, gives.ports.iter().map(String::as_str)));
     }
+    if let Some(source) = &connection.conversion {
+        check_result_keys(connection, source, takes, sources, found);
+    }
     let Some(shape) = gives.shape() else { return };
     let sample = Value::Object(shape.clone());
-    check_reads(connection, from, &sample, found);
+    check_reads(connection, from, &sample, sources, found);
     let sample = match &connection.conversion {
         None => sample,
         // A trial with empty values: most exceptions are meaningless, but the keys and types of a
@@ -320,6 +398,18 @@ fn check_contract(
             );
         }
     }
+    check_types(connection, to, &sample, takes, found);
+}
+
+/// Warns about inputs whose type differs from the one that the next node expects.
+fn check_types(
+    connection: &TeamConnection,
+    to: &TeamNode,
+    sample: &Value,
+    takes: &NodeSpec,
+    found: &mut Vec<Diagnostic>,
+) {
+    let id = &connection.id;
     let types =
         takes.input_params.iter().filter_map(|(key, entry)| Some((key, entry.get("type")?.as_str()?)));
     for (key, kind) in types {
@@ -337,6 +427,47 @@ fn check_contract(
     }
 }
 
+/// `'key':` in a function.
+static DICT_KEY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r#"['"](\w{5,})['"]\s*:"#).ok());
+
+/// Warns about a key of a dict in a conversion that resembles a missing input of the next node.
+fn check_result_keys(
+    connection: &TeamConnection,
+    source: &str,
+    takes: &NodeSpec,
+    sources: &Sources,
+    found: &mut Vec<Diagnostic>,
+) {
+    let Some(pattern) = &*DICT_KEY else { return };
+    let keys: BTreeSet<&str> =
+        pattern.captures_iter(source).filter_map(|key| Some(key.get(1)?.as_str())).collect();
+    let missing = || takes.input_params.keys().map(String::as_str).filter(|key| !keys.contains(key));
+    for key in keys.iter().filter(|key| !takes.input_params.contains_key(**key)) {
+        let Some(known) = sinew_source::hint_for(found.len(), key, missing()) else { continue };
+        let message = format!(
+            "the conversion function of '{}' returns '{key}', which node '{}' does not read",
+            connection.id, connection.to
+        );
+        let warning = Diagnostic::warning(code::CONNECTION_VALUE_MISSING.as_str(), message);
+        let warning = warning.at(quoted_span(connection, source, key, sources)).sub_code("CONVERSION_RESULT");
+        found.push(warning.hint(format!("did you mean '{known}'?")));
+    }
+}
+
+/// Returns the field of a conversion's argument that a name resembles, without being one.
+fn near_argument(key: &str) -> Option<&'static str> {
+    const MEMBERS: [&str; 3] = ["value", "output", "data"];
+    let known = KNOWN_READS.contains(&key) || key.chars().count() < 5;
+    if known { None } else { sinew_source::did_you_mean(key, MEMBERS.into_iter()) }
+}
+
+/// Returns the span of a quoted word in a conversion function, or else of the function.
+fn quoted_span(connection: &TeamConnection, source: &str, word: &str, sources: &Sources) -> Span {
+    let find = |quote: char| source.find(&format!("{quote}{word}{quote}"));
+    let Some(start) = find('\'').or_else(|| find('"')) else { return connection.conversion_span };
+    token_span(sources, connection.conversion_span, source, start..start + word.len() + 2)
+}
+
 /// Returns whether an exception for a sample shows that the function does not fit the types. A
 /// sample contains only empty values, so errors about missing values are meaningless.
 fn breaks_types(error: &sinew_script::ScriptError) -> bool {
@@ -346,7 +477,13 @@ fn breaks_types(error: &sinew_script::ScriptError) -> bool {
 
 /// Warns about a field that a function reads and that resembles a field of the node's output but
 /// does not exist.
-fn check_reads(connection: &TeamConnection, from: &TeamNode, gives: &Value, found: &mut Vec<Diagnostic>) {
+fn check_reads(
+    connection: &TeamConnection,
+    from: &TeamNode,
+    gives: &Value,
+    sources: &Sources,
+    found: &mut Vec<Diagnostic>,
+) {
     let (Some(source), Some(members)) = (&connection.conversion, gives.as_object()) else { return };
     // A trigger outputs any data that started the workflow.
     if from.kind == "TRIGGER" {
@@ -365,7 +502,7 @@ fn check_reads(connection: &TeamConnection, from: &TeamNode, gives: &Value, foun
         );
         found.push(
             Diagnostic::warning(code::CONNECTION_VALUE_MISSING.as_str(), message)
-                .at(connection.conversion_span)
+                .at(quoted_span(connection, source, &read, sources))
                 .sub_code("CONVERSION_MEMBER")
                 .hint(format!("did you mean '{known}'?")),
         );

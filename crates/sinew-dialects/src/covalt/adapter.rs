@@ -1,7 +1,7 @@
 //! Engine callbacks: the work of a node, its outputs, and their targets.
 
 use sinew_protocol::code;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Deserialize as _;
@@ -236,6 +236,7 @@ fn inputs(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<TypedInputs, St
             typed_inputs: &Map::new(),
             start: ctx.input(),
             trigger: scope::trigger(ctx),
+            scope: None,
         };
         inputs.own.insert("input".to_owned(), typed(DATA, compute::chat_start(&work)));
     }
@@ -307,6 +308,7 @@ fn bind(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Str
         typed_inputs: &typed_inputs,
         start: ctx.input(),
         trigger: scope::trigger(ctx),
+        scope: Some(&seen),
     };
     if let NodeOperation::Map { body } = node.op {
         return Ok(fan(body, &params, &inputs));
@@ -455,6 +457,20 @@ fn explicit(reply: &Value) -> Option<&Map<String, Value>> {
     members.get("outputs").filter(|_| only)?.as_object()
 }
 
+/// Notes that no edge starts at the ports of a reply, so that nothing runs after its node.
+fn note_ports_without_edge(ctx: &AdapterContext<'_>, act: ActivationId, ports: &Map<String, Value>) {
+    let edges: BTreeSet<&str> =
+        out_edges(ctx, ctx.act(act).node).map(|edge| ctx.plan().edge(edge).port.as_str()).collect();
+    let leads_on = |port: &String| {
+        edges.contains(port.as_str())
+            || (port == "output" && (edges.contains("data") || edges.contains("model")))
+    };
+    if !edges.is_empty() && !ports.keys().any(leads_on) {
+        let ports: Vec<&String> = ports.keys().collect();
+        ctx.note(json!({ "ports_without_edge": { "ports": ports, "edges": edges } }));
+    }
+}
+
 /// Returns the tokens that an agent reports, in its reply or separately.
 fn tokens_used(ctx: &AdapterContext<'_>, act: ActivationId, reply: &Value) -> Option<Value> {
     let beside = || ctx.act(act).last_reply()?.result.as_ref().ok().map(|reply| &reply.usage);
@@ -489,6 +505,7 @@ fn outputs_of(
     reply: &Value,
 ) -> Result<Map<String, Value>, String> {
     if let Some(ports) = explicit(reply) {
+        note_ports_without_edge(ctx, act, ports);
         return Ok(ports.iter().map(|(port, value)| (port.clone(), with_type(value))).collect());
     }
     let node = ctx.node_of(act);

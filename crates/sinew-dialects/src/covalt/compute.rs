@@ -5,6 +5,8 @@ use sinew_script::{CallBatch, CallOutcome, FunctionCall, python_type};
 
 use super::coerce::DATA;
 use super::scope::{input_of, typed};
+use super::script::ScriptScope;
+use super::template::{is_plain_path, value_of};
 use crate::fill::{FillBudget, filled_bytes};
 use crate::js;
 
@@ -44,6 +46,8 @@ pub(super) struct NodeWork<'w> {
     /// The execution's input.
     pub(super) start: &'w Value,
     pub(super) trigger: Value,
+    /// Values that expressions see; `None` for nodes without expressions.
+    pub(super) scope: Option<&'w dyn ScriptScope>,
 }
 
 /// Returns typed outputs by port; `None` if this kind calls an agent.
@@ -248,7 +252,9 @@ fn prompt(work: &NodeWork<'_>) -> Result<String, String> {
     while let Some(open) = rest.find("{{") {
         let Some(length) = rest[open..].find("}}") else { break };
         out.push_str(&rest[..open]);
-        let value = at(&values, rest[open + 2..open + length].trim());
+        let inner = rest[open + 2..open + length].trim();
+        let evaluated = work.scope.filter(|_| !is_plain_path(inner)).map(|scope| value_of(inner, scope));
+        let value = at(&values, inner).or(evaluated.as_ref());
         budget.pay(value.map_or(0, filled_bytes)).map_err(|error| error.to_string())?;
         match value {
             None | Some(Value::Null) => {}

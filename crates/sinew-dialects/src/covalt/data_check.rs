@@ -45,7 +45,7 @@ pub(super) fn check(graph: &CanvasGraph, catalogue: &NodeCatalogue, found: &mut 
             }
             let message =
                 format!("node '{}' ({}) has the member '{name}', which is not used", node.id, node.kind);
-            let warning = unknown("UNKNOWN_MEMBER", message, place(node, name));
+            let warning = unknown("UNKNOWN_MEMBER", message, key_place(node, name));
             found.push(warning.hint(format!("did you mean '{near}'?")));
         }
     }
@@ -62,11 +62,11 @@ fn check_operator(node: &CanvasNode, found: &mut Vec<Diagnostic>) {
         || format!("the operators are {}", compute::OPERATORS.join(", ")),
         |near| format!("did you mean '{near}'?"),
     );
-    found.push(unknown("UNKNOWN_OPERATOR", message, place(node, "operator")).hint(hint));
+    found.push(unknown("UNKNOWN_OPERATOR", message, node.place("operator")).hint(hint));
 }
 
-fn place(node: &CanvasNode, member: &str) -> Span {
-    node.places.iter().find(|(name, _)| name == member).map_or(node.span, |(_, span)| *span)
+fn key_place(node: &CanvasNode, key: &str) -> Span {
+    node.written.iter().find(|member| member.key == key).map_or(node.span, |member| member.key_span)
 }
 
 fn unknown(sub_code: &str, message: String, place: Span) -> Diagnostic {

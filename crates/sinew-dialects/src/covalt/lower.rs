@@ -10,16 +10,20 @@ use sinew_plan::{
     ReadyOrder, RetryPolicy, SchedulingProfile,
 };
 use sinew_script::Function;
-use sinew_source::{Diagnostic, Diagnostics, Document, Node, Sources, Span};
+use sinew_source::{Diagnostic, Diagnostics, Document, Node, Sources, Span, token_span};
 
 use super::catalogue::{self, NodeCatalogue, NodeDefinition, NodeLook};
 use super::coerce::{self, DATA};
 use super::model::{self, CanvasEdge, CanvasGraph, CanvasNode};
-use super::order::{UpstreamIndex, kahn, on_cycles};
+use super::order::{UpstreamIndex, cycle_through, kahn, on_cycles};
+use super::script::{ExpressionFailure, ScriptExpression};
 use super::{NAME, data_check, handle_check, known_members, links, template};
+use crate::chain::path_text;
 use crate::display::{self, DISPLAY};
 use crate::{LowerOptions, Lowered};
 
+/// Maximum length of a text whose expressions are reported at their tokens, in bytes.
+const MAX_SEARCHED_BYTES: usize = 64 << 10;
 /// Maximum nesting of loops.
 const MAX_LOOP_DEPTH: u32 = 8;
 
@@ -187,7 +191,7 @@ impl GraphLowering<'_> {
         for node in graph.nodes.iter().filter(|node| !self.catalogue.contains_key(&node.kind)) {
             let message = format!("Flow contains unknown node type(s): '{}'", node.kind);
             let mut problem = Diagnostic::error(code::COVALT_NODE_TYPE_UNKNOWN.as_str(), message)
-                .at(node.span)
+                .at(node.kind_span)
                 .sub_code("UNKNOWN_NODE_TYPE");
             let kinds = self.catalogue.keys().map(String::as_str);
             if let Some(known) = sinew_source::hint_for(self.warned.len(), &node.kind, kinds) {
@@ -290,17 +294,27 @@ impl GraphLowering<'_> {
                 }
             }
         }
+        let cycle = cycle_through(graph, &cyclic);
+        let named = path_text(&cycle.iter().chain(cycle.first()).copied().collect::<Vec<_>>());
         let message = "the flow contains a cycle";
+        // The edge that closes the cycle.
+        let closing = cycle.first().zip(cycle.last()).and_then(|(first, last)| {
+            let mut edges = graph.edges.iter().filter(|edge| !edge.link);
+            edges.find(|edge| edge.source == **last && edge.target == **first)
+        });
+        let span = closing.map_or(span, |edge| edge.target_node_span);
         if order.is_empty() || cyclic.iter().any(|id| reached.contains(id)) {
             self.found.push(
-                Diagnostic::error(code::COVALT_CYCLE.as_str(), message).at(span).sub_code("FLOW_CYCLE"),
+                Diagnostic::error(code::COVALT_CYCLE.as_str(), message)
+                    .at(span)
+                    .sub_code("FLOW_CYCLE")
+                    .hint(format!("the cycle is {named}; remove one of these edges")),
             );
         } else {
-            let place =
-                graph.find(cyclic.first().copied().unwrap_or_default()).map_or(span, |node| node.span);
+            let message = format!("{message} that nothing reaches: {named}");
             self.warned.push(
-                Diagnostic::warning(code::COVALT_CYCLE.as_str(), format!("{message} that nothing reaches"))
-                    .at(place)
+                Diagnostic::warning(code::COVALT_CYCLE.as_str(), message)
+                    .at(span)
                     .sub_code("FLOW_CYCLE")
                     .hint("executions of the whole graph are rejected; start outside the cycle with `execution.entry_node_ids` in the input"),
             );
@@ -319,8 +333,7 @@ impl GraphLowering<'_> {
         for node in graph.nodes.iter().filter(python) {
             let source = node.data.get("code").and_then(Value::as_str).unwrap_or_default();
             let Err(error) = Function::compile(source) else { continue };
-            let place =
-                node.places.iter().find(|(key, _)| key == "code").map_or(node.span, |(_, span)| *span);
+            let place = node.place("code");
             let line = error.line.map(|line| format!(" at line {line}")).unwrap_or_default();
             let message = format!("the code of node '{}' is not valid{line}: {error}", node.id);
             let span = crate::script_span::place_in(self.sources, place, source, &error).unwrap_or(place);
@@ -328,50 +341,82 @@ impl GraphLowering<'_> {
         }
     }
 
+    /// Returns the span of a part of a text.
+    fn token(&self, value: &Node, text: &str, range: std::ops::Range<usize>) -> Span {
+        // Each search reads the text, and a file may have thousands of expressions.
+        let is_large =
+            self.warned.len() >= sinew_source::MAX_HINTED_FINDINGS || text.len() > MAX_SEARCHED_BYTES;
+        if is_large { value.span } else { token_span(self.sources, value.span, text, range) }
+    }
+
+    /// Reports an expression that is never closed: as an error if it can only be an expression.
+    fn check_open(&mut self, node: &CanvasNode, key: &str, value: &Node, text: &str) {
+        let Some(open) = template::open_at(text) else { return };
+        let inner = text[open + 2..].trim_start();
+        let is_expression = inner.starts_with('$') || inner.starts_with("input.");
+        let message =
+            format!("'{key}' of node '{}' opens an expression with {{{{ and never closes it", node.id);
+        let code = code::TEAM_TEMPLATE_NOT_CLOSED.as_str();
+        let finding = if is_expression { Diagnostic::error } else { Diagnostic::warning }(code, message);
+        let finding = finding.at(self.token(value, text, open..text.len())).sub_code("TEMPLATE_OPEN");
+        self.warned.push(finding.hint("close it with }}; until then the text remains unchanged"));
+    }
+
+    /// Returns a parsed expression, or reports that it cannot be read.
+    fn readable(
+        &mut self,
+        node: &CanvasNode,
+        text: &str,
+        parsed: Result<ScriptExpression, ExpressionFailure>,
+        place: Span,
+    ) -> Option<ScriptExpression> {
+        let error = match parsed {
+            Ok(expr) => return Some(expr),
+            Err(error) => error,
+        };
+        let message = format!(
+            "expression in node '{}' cannot be parsed and evaluates to an empty text: '{text}': {error}",
+            node.id
+        );
+        let broken = Diagnostic::error(code::COVALT_EXPRESSION_CANNOT_BE_READ.as_str(), message);
+        self.warned.push(broken.at(place).sub_code("EXPRESSION"));
+        None
+    }
+
     /// Checks that expressions only refer to nodes that run earlier.
     fn check_references(&mut self, graph: &CanvasGraph, structural: &BTreeSet<&str>) {
         let mut references: Vec<(usize, Span, String)> = Vec::new();
         for (at, node) in graph.nodes.iter().enumerate() {
-            let raw = self.catalogue.get(&node.kind).map(|kind| kind.raw.clone()).unwrap_or_default();
-            let places: BTreeMap<&str, Span> =
-                node.places.iter().rev().map(|(name, span)| (name.as_str(), *span)).collect();
-            for (key, value) in node.data.iter().filter(|(key, _)| !raw.contains(key)) {
-                let place = places.get(key.as_str()).copied().unwrap_or(node.span);
-                if template::is_open(value) {
-                    let message = format!(
-                        "'{key}' of node '{}' opens an expression with {{{{ and never closes it",
-                        node.id
-                    );
-                    let open = Diagnostic::warning(code::TEAM_TEMPLATE_NOT_CLOSED.as_str(), message)
-                        .at(place)
-                        .sub_code("TEMPLATE_OPEN");
-                    self.warned.push(open.hint("close it with }}; until then the text remains unchanged"));
-                }
-                template::expressions(value, &mut |text, parsed| match parsed {
-                    Ok(expr) => {
-                        self.warned.extend(known_members::unknown_members(
-                            graph,
-                            at,
-                            &expr,
-                            place,
-                            self.warned.len(),
-                        ));
+            let raw = self.catalogue.get(&node.kind).map(|kind| kind.raw.as_slice()).unwrap_or_default();
+            // A prompt template evaluates its own expressions, next to paths to values.
+            let is_prompt = node.kind == "prompt-template";
+            for member in node.written.iter().filter(|member| is_prompt || !raw.contains(&member.key)) {
+                template::texts(&member.value, &mut |value, text| {
+                    let is_path = |inner: &str| is_prompt && template::is_plain_path(inner);
+                    self.check_open(node, &member.key, value, text);
+                    let found = template::expressions(text).filter(|(_, inner, _)| !is_path(inner));
+                    for (offset, inner, parsed) in found {
+                        let place = self.token(value, text, offset..offset + inner.len());
+                        let Some(expr) = self.readable(node, inner, parsed, place) else { continue };
+                        let known = self.warned.len();
+                        self.warned.extend(known_members::unknown_members(graph, at, &expr, place, known));
                         known_members::report_unknown_words(&node.id, &expr, place, &mut self.warned);
-                        references
-                            .extend(expr.references().into_iter().map(|name| (at, place, name.to_owned())));
-                    }
-                    Err(error) => {
-                        let message = format!(
-                            "expression in node '{}' cannot be parsed and evaluates to an empty text: '{text}': {error}",
-                            node.id
-                        );
-                        let broken =
-                            Diagnostic::warning(code::COVALT_EXPRESSION_CANNOT_BE_READ.as_str(), message)
-                                .at(place);
-                        self.warned.push(broken.sub_code("EXPRESSION"));
+                        for name in expr.references() {
+                            let quoted = |quote| inner.find(&format!("$({quote}{name}{quote})"));
+                            let start = quoted('\'').or_else(|| quoted('"'));
+                            let place = start.map_or(place, |start| {
+                                let start = offset + start;
+                                self.token(value, text, start..start + name.len() + 5)
+                            });
+                            references.push((at, place, name.to_owned()));
+                        }
                     }
                 });
             }
+        }
+        // With a missing edge, too little would be upstream.
+        if self.found.iter().any(|item| item.code == code::COVALT_GRAPH_WRONG_SHAPE.as_str()) {
+            return;
         }
         let upstream = UpstreamIndex::of(graph, structural);
         let known = upstream.has(&references);

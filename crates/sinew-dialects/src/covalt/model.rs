@@ -4,7 +4,9 @@ use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
-use sinew_source::{Diagnostic, Node, Span, did_you_mean};
+use sinew_source::{Diagnostic, Member, Node, Span, did_you_mean, hint_for};
+
+use crate::near_members::misspelled;
 
 /// A graph as written in the file.
 pub(super) struct CanvasGraph {
@@ -67,8 +69,20 @@ pub(super) struct CanvasNode {
     pub(super) label: String,
     pub(super) data: Map<String, Value>,
     pub(super) span: Span,
-    /// Span of each parameter.
-    pub(super) places: Vec<(String, Span)>,
+    /// Span of the kind.
+    pub(super) kind_span: Span,
+    /// The parameters as written.
+    pub(super) written: Vec<Member>,
+}
+
+impl CanvasNode {
+    /// Returns the span of a parameter's value, or else of the node.
+    pub(super) fn place(&self, parameter: &str) -> Span {
+        self.written
+            .iter()
+            .find(|member| member.key == parameter)
+            .map_or(self.span, |member| member.value.span)
+    }
 }
 
 /// One edge of the file.
@@ -88,6 +102,8 @@ pub(super) struct CanvasEdge {
     pub(super) source_type: Option<String>,
     pub(super) target_type: Option<String>,
     pub(super) span: Span,
+    /// Span of the target.
+    pub(super) target_node_span: Span,
     /// Span of the source handle, or else of the edge.
     pub(super) source_span: Span,
     /// Span of the target handle, or else of the edge.
@@ -109,12 +125,14 @@ pub(super) fn graph_of(root: &Node) -> &Node {
 
 /// Returns the resemblance of a document to these graphs, 0 to 100.
 pub(super) fn resemblance(graph: &Node) -> u8 {
+    // The name of the list, and one end of an edge, may be misspelled.
+    let edges = graph.get("edges").or_else(|| Some(&misspelled(graph, "edges")?.value));
     let (Some(nodes), Some(edges)) =
-        (graph.get("nodes").and_then(Node::as_array), graph.get("edges").and_then(Node::as_array))
+        (graph.get("nodes").and_then(Node::as_array), edges.and_then(Node::as_array))
     else {
         return resemblance_without_nodes(graph);
     };
-    let ours = |edge: &Node| edge.get("source").is_some() && edge.get("target").is_some();
+    let ours = |edge: &Node| edge.get("source").is_some() || edge.get("target").is_some();
     let typed = |node: &Node| node.get("type").is_some_and(|kind| kind.as_str().is_some());
     if nodes.is_empty() || !nodes.iter().all(typed) || !edges.iter().all(ours) {
         return 0;
@@ -134,10 +152,13 @@ fn resemblance_without_nodes(graph: &Node) -> u8 {
 
 /// Reads a graph; reports and omits entries without a usable shape.
 pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> CanvasGraph {
-    let mut report = |span: Span, message: String| {
-        found.push(
-            Diagnostic::error(code::COVALT_GRAPH_WRONG_SHAPE.as_str(), message).at(span).sub_code("SCHEMA"),
-        );
+    let mut report = |span: Span, message: String, hint: Option<String>| {
+        let wrong = Diagnostic::error(code::COVALT_GRAPH_WRONG_SHAPE.as_str(), message);
+        let wrong = wrong.at(span).sub_code("SCHEMA");
+        found.push(match hint {
+            Some(hint) => wrong.hint(hint),
+            None => wrong,
+        });
     };
     let mut nodes: Vec<CanvasNode> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
@@ -145,19 +166,21 @@ pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> CanvasGraph {
     if items.is_empty()
         && let Some(written) = graph.get("nodes").filter(|written| written.as_array().is_some())
     {
-        report(written.span, "a graph needs at least one node".to_owned());
+        report(written.span, "a graph needs at least one node".to_owned(), None);
     }
     for (n, item) in items.iter().enumerate() {
         let text = |key: &str| item.get(key).and_then(Node::as_str).filter(|text| !text.is_empty());
         let (id, kind) = (text("id"), text("type"));
         for (key, value) in [("id", id), ("type", kind)] {
             if value.is_none() {
-                report(item.span, format!("nodes[{n}] needs a {key} that is a text"));
+                let (span, hint) = place_of_missing(item, key);
+                report(span, format!("nodes[{n}] needs a {key} that is a text"), hint);
             }
         }
         let (Some(id), Some(kind)) = (id, kind) else { continue };
         if places.contains_key(id) {
-            report(item.span, format!("two nodes have the id '{id}'"));
+            let span = item.get("id").map_or(item.span, |id| id.span);
+            report(span, format!("two nodes have the id '{id}'"), None);
             continue;
         }
         places.insert(id.to_owned(), nodes.len());
@@ -173,7 +196,10 @@ pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> CanvasGraph {
         }
         for (side, id) in [("source", &edge.source), ("target", &edge.target)] {
             if !places.contains_key(id) {
-                report(item.span, format!("edges[{n}] has the {side} '{id}', which is not a node"));
+                let near = hint_for(n, id, places.keys().map(String::as_str));
+                let hint = near.map(|near| format!("did you mean '{near}'?"));
+                let span = item.get(side).map_or(item.span, |side| side.span);
+                report(span, format!("edges[{n}] has the {side} '{id}', which is not a node"), hint);
             }
         }
         edges.push(edge);
@@ -181,43 +207,51 @@ pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> CanvasGraph {
     CanvasGraph::new(nodes, edges, places)
 }
 
-fn list<'n>(graph: &'n Node, key: &str, needed: bool, report: &mut impl FnMut(Span, String)) -> &'n [Node] {
+/// Returns the place of a missing member, and the advice to rename a member that resembles it.
+fn place_of_missing(object: &Node, key: &str) -> (Span, Option<String>) {
+    match misspelled(object, key) {
+        Some(near) => (near.key_span, Some(format!("did you mean '{key}'?"))),
+        None => (object.get(key).map_or(object.span, |value| value.span), None),
+    }
+}
+
+/// Receives a finding: place, message and hint.
+trait Report: FnMut(Span, String, Option<String>) {}
+impl<F: FnMut(Span, String, Option<String>)> Report for F {}
+
+fn list<'n>(graph: &'n Node, key: &str, needed: bool, report: &mut impl Report) -> &'n [Node] {
     match graph.get(key).map(|value| (value, value.as_array())) {
         Some((_, Some(items))) => items,
         Some((value, None)) => {
-            report(value.span, format!("{key} must be a list, not {}", value.type_name()));
+            report(value.span, format!("{key} must be a list, not {}", value.type_name()), None);
             &[]
         }
         None => {
-            if needed {
-                let members = graph.as_object().unwrap_or_default();
-                let near = did_you_mean(key, members.iter().map(|member| member.key.as_str()));
-                let hint =
-                    near.map(|near| format!(" ('{near}' is not a member of a graph)")).unwrap_or_default();
-                report(graph.span, format!("a graph needs a list of {key}{hint}"));
+            let (span, hint) = place_of_missing(graph, key);
+            if needed || hint.is_some() {
+                report(span, format!("a graph needs a list of {key}"), hint);
             }
             &[]
         }
     }
 }
 
-fn node(id: &str, kind: &str, item: &Node, report: &mut impl FnMut(Span, String)) -> CanvasNode {
-    let (data, places) = match item.get("data") {
+fn node(id: &str, kind: &str, item: &Node, report: &mut impl Report) -> CanvasNode {
+    let (data, written) = match item.get("data") {
         None => (Map::new(), Vec::new()),
         Some(data) => match (data.to_json(), data.as_object()) {
-            (Value::Object(members), Some(nodes)) => {
-                (members, nodes.iter().map(|member| (member.key.clone(), member.value.span)).collect())
-            }
+            (Value::Object(members), Some(nodes)) => (members, nodes.to_vec()),
             (Value::Null, _) => (Map::new(), Vec::new()),
             _ => {
-                report(data.span, format!("data of node '{id}' must be an object"));
+                report(data.span, format!("data of node '{id}' must be an object"), None);
                 (Map::new(), Vec::new())
             }
         },
     };
     let text = |key: &str| data.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let label = text("_label").or_else(|| text("label")).unwrap_or(id).to_owned();
-    CanvasNode { id: id.to_owned(), kind: migrated(kind), label, data, span: item.span, places }
+    let kind_span = item.get("type").map_or(item.span, |kind| kind.span);
+    CanvasNode { id: id.to_owned(), kind: migrated(kind), label, data, span: item.span, kind_span, written }
 }
 
 /// Returns the current name of a kind: no prefix, dashes for underscores.
@@ -225,10 +259,12 @@ fn migrated(kind: &str) -> String {
     kind.strip_prefix("np:").unwrap_or(kind).replace('_', "-")
 }
 
-fn edge(n: usize, item: &Node, report: &mut impl FnMut(Span, String)) -> Option<CanvasEdge> {
+fn edge(n: usize, item: &Node, report: &mut impl Report) -> Option<CanvasEdge> {
     let text = |key: &str| item.get(key).and_then(Node::as_str).filter(|text| !text.is_empty());
     let (Some(source), Some(target)) = (text("source"), text("target")) else {
-        report(item.span, format!("edges[{n}] needs a source and a target that are texts"));
+        let missing = if text("source").is_none() { "source" } else { "target" };
+        let (span, hint) = place_of_missing(item, missing);
+        report(span, format!("edges[{n}] needs a source and a target that are texts"), hint);
         return None;
     };
     let data = |key: &str| item.get("data").and_then(|data| data.get(key));
@@ -240,9 +276,11 @@ fn edge(n: usize, item: &Node, report: &mut impl FnMut(Span, String)) -> Option<
         Some("link") => true,
         Some("flow") => false,
         Some(other) => {
+            let near = did_you_mean(other, ["flow", "link"].into_iter());
             report(
-                item.span,
+                data("channel").map_or(item.span, |channel| channel.span),
                 format!("edges[{n}] has the channel '{other}', which is neither flow nor link"),
+                near.map(|near| format!("did you mean '{near}'?")),
             );
             false
         }
@@ -259,6 +297,7 @@ fn edge(n: usize, item: &Node, report: &mut impl FnMut(Span, String)) -> Option<
         source_type: kind("sourceType"),
         target_type: kind("targetType"),
         span: item.span,
+        target_node_span: place("target"),
         source_span: place("sourceHandle"),
         target_span: place("targetHandle"),
     })

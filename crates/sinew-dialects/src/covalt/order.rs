@@ -60,6 +60,27 @@ pub(super) fn on_cycles<'g>(graph: &'g CanvasGraph, mut left: BTreeSet<&'g str>)
     }
 }
 
+/// Returns one cycle among nodes that all lead to a cycle, from the node that is first in the file.
+pub(super) fn cycle_through<'g>(graph: &'g CanvasGraph, cyclic: &[&'g str]) -> Vec<&'g str> {
+    let within: BTreeSet<&str> = cyclic.iter().copied().collect();
+    let next = |id: &str| {
+        let edges = graph.place(id).into_iter().flat_map(|place| graph.edges_out_of(place));
+        edges.filter(|edge| !edge.link).map(|edge| edge.target.as_str()).find(|id| within.contains(id))
+    };
+    let mut walk: Vec<&'g str> = cyclic.first().copied().into_iter().collect();
+    let mut places: BTreeMap<&str, usize> = walk.iter().map(|id| (*id, 0)).collect();
+    while let Some(id) = walk.last().and_then(|id| next(id)) {
+        if let Some(start) = places.insert(id, walk.len()) {
+            let mut cycle = walk.split_off(start);
+            let first = cycle.iter().enumerate().min_by_key(|(_, id)| graph.place(id)).map_or(0, |(n, _)| n);
+            cycle.rotate_left(first);
+            return cycle;
+        }
+        walk.push(id);
+    }
+    walk
+}
+
 /// Nodes that run before each node. Nodes before the flow nodes of a cluster run before its structural nodes.
 pub(super) struct UpstreamIndex<'g> {
     graph: &'g CanvasGraph,

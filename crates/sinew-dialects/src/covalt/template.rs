@@ -1,6 +1,7 @@
 //! Expressions in parameters: `{{ … }}` in any string, at any depth.
 
 use serde_json::{Map, Value};
+use sinew_source::{Kind, Node};
 
 use super::script::{self, ExpressionFailure, ScriptExpression, ScriptScope};
 use crate::fill::{FillBudget, filled_bytes};
@@ -68,33 +69,37 @@ fn is_verbatim(inner: &str) -> bool {
             && !inner.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Returns whether a string in the value opens an expression and never closes it.
-pub(super) fn is_open(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.rfind("{{").is_some_and(|open| !text[open..].contains("}}")),
-        Value::Array(items) => items.iter().any(is_open),
-        Value::Object(members) => members.values().any(is_open),
-        _ => false,
+/// Returns the offset at which a string opens an expression and never closes it.
+pub(super) fn open_at(text: &str) -> Option<usize> {
+    text.rfind("{{").filter(|open| !text[*open..].contains("}}"))
+}
+
+/// Visits every string in a value.
+pub(super) fn texts<'n>(value: &'n Node, visit: &mut impl FnMut(&'n Node, &'n str)) {
+    match &value.kind {
+        Kind::String(text) => visit(value, text),
+        Kind::Array(items) => items.iter().for_each(|item| texts(item, visit)),
+        Kind::Object(members) => members.iter().for_each(|member| texts(&member.value, visit)),
+        _ => {}
     }
 }
 
-/// Returns every expression in a value.
-pub(super) fn expressions<'v>(
-    value: &'v Value,
-    visit: &mut impl FnMut(&'v str, Result<ScriptExpression, ExpressionFailure>),
-) {
-    match value {
-        Value::String(text) => {
-            for piece in pieces(text) {
-                if let TextPiece::Expression(inner) = piece {
-                    visit(inner, script::parse(inner));
-                }
-            }
+/// Returns every expression in a string, with the offset of its text.
+pub(super) fn expressions(
+    text: &str,
+) -> impl Iterator<Item = (usize, &str, Result<ScriptExpression, ExpressionFailure>)> {
+    pieces(text).into_iter().filter_map(move |piece| match piece {
+        TextPiece::Expression(inner) => {
+            Some((inner.as_ptr() as usize - text.as_ptr() as usize, inner, script::parse(inner)))
         }
-        Value::Array(items) => items.iter().for_each(|item| expressions(item, visit)),
-        Value::Object(members) => members.values().for_each(|value| expressions(value, visit)),
-        _ => {}
-    }
+        TextPiece::Text(_) => None,
+    })
+}
+
+/// Returns whether the text between the braces of a prompt template is a path to a value, and not an
+/// expression.
+pub(super) fn is_plain_path(inner: &str) -> bool {
+    inner.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ' '))
 }
 
 /// Returns the parameters with evaluated expressions, except those named in `raw`. Expressions
@@ -129,11 +134,16 @@ fn resolve_value(value: &Value, scope: &dyn ScriptScope, budget: &FillBudget) ->
     }
 }
 
+/// Evaluates the expression of a prompt template; missing values and errors are null.
+pub(super) fn value_of(inner: &str, scope: &dyn ScriptScope) -> Value {
+    script::parse(inner).and_then(|expr| script::evaluate(&expr, scope)).unwrap_or_default()
+}
+
 /// Resolves a string. A single expression keeps the type of its value; missing values and errors
 /// are empty.
 fn resolve_text(text: &str, scope: &dyn ScriptScope, budget: &FillBudget) -> Value {
     let value = |inner: &str| {
-        let value = script::parse(inner).and_then(|expr| script::evaluate(&expr, scope)).unwrap_or_default();
+        let value = value_of(inner, scope);
         let is_paid = budget.pay(filled_bytes(&value)).is_ok();
         if value.is_null() || !is_paid { Value::String(String::new()) } else { value }
     };

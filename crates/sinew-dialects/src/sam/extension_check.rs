@@ -11,10 +11,8 @@ use super::failure::Tolerance;
 use super::lower::WORKFLOW_TIMEOUT;
 use super::model::{KeySpans, NodeDef, Work};
 use super::parse::{note, placed};
-use super::path::parts;
 use super::read::{Keys, ObjectFields, ParseFindings, wrong_type};
 use super::sleep::{Sleep, instant_ms};
-use super::template::{Template, paths_of};
 use super::validate::DefinitionCheck;
 
 fn wrong(message: String, at: Span) -> Diagnostic {
@@ -161,16 +159,8 @@ impl<'d> DefinitionCheck<'d, '_> {
 
     fn approval(&mut self, node: &'d NodeDef, approval: &'d Approval) {
         let of = format!("node '{}'", node.id);
-        let at = node.places.of("prompt");
-        let what = format!("'prompt' of {of}");
-        self.closed(&approval.prompt.as_str().into(), &what, at);
-        self.paths(paths_of(&parts(&approval.prompt)), &what, Some(node), at);
-        let allowed = Value::Array(approval.allowed.clone());
-        for (key, value) in [("data", approval.data.as_ref()), ("allowed", Some(&allowed))] {
-            let Some(value) = value else { continue };
-            let (what, at) = (format!("'{key}' of {of}"), node.places.of(key));
-            self.closed(value, &what, at);
-            self.template(&Template::parse(value), &what, Some(node), at);
+        for key in ["prompt", "data", "allowed"] {
+            self.templates(&node.places, key, &format!("'{key}' of {of}"), Some(node));
         }
         let is_static =
             approval.allowed.iter().all(|name| name.as_str().is_some_and(|name| !name.contains("{{")));
@@ -198,13 +188,8 @@ impl<'d> DefinitionCheck<'d, '_> {
 
     /// Warns about a sleep that the time limit of the execution ends.
     fn sleep(&mut self, node: &'d NodeDef, sleep: &'d Sleep) {
-        for (key, value) in
-            [("duration", sleep.duration.clone()), ("until", sleep.until.clone().map(Value::String))]
-        {
-            let Some(value) = value else { continue };
-            let (what, at) = (format!("'{key}' of node '{}'", node.id), node.places.of(key));
-            self.closed(&value, &what, at);
-            self.template(&Template::parse(&value), &what, Some(node), at);
+        for key in ["duration", "until"] {
+            self.templates(&node.places, key, &format!("'{key}' of node '{}'", node.id), Some(node));
         }
         let limit = self.definition.settings.max_workflow_execution_time_seconds;
         let limit = limit.unwrap_or(WORKFLOW_TIMEOUT);

@@ -44,10 +44,10 @@ pub(super) fn certainty(document: &Document) -> u8 {
             (None, _) => 0,
         };
     }
-    let has = |keys: &[&str]| keys.iter().any(|key| root.get(key).is_some());
     let nodes = root.get("nodes").and_then(Node::as_array).unwrap_or_default();
     let ours = nodes.iter().any(|node| OWN_KEYS.iter().any(|key| node.get(key).is_some()));
-    match (nodes.is_empty(), has(&["output_mapping", "outputMapping"])) {
+    let has_mapping = MEMBERS[1..].iter().any(|key| root.get(key).is_some());
+    match (nodes.is_empty(), has_mapping) {
         (false, true) => 90,
         (false, false) if ours => 60,
         (true, true) => 40,
@@ -115,6 +115,9 @@ const WORKFLOW_CONFIG: &[&str] = &[
 const OWN_KEYS: [&str; 6] =
     ["agent_name", "depends_on", "workflow_name", "wait_for", "withItems", "withParam"];
 
+/// Members by which a definition without anything around it is recognized.
+const MEMBERS: [&str; 3] = ["nodes", "output_mapping", "outputMapping"];
+
 /// Reads every workflow of a file.
 pub(super) fn read(document: &Document, default_name: &str, found: &mut ParseFindings) -> FileContent {
     let root = &document.root;
@@ -135,7 +138,7 @@ pub(super) fn read(document: &Document, default_name: &str, found: &mut ParseFin
         }
     } else if let Some(workflow) = root.get("workflow") {
         one(workflow, root, &name_of(root, default_name), false, &mut content, found);
-    } else if root.get("nodes").is_some() {
+    } else if MEMBERS.iter().any(|key| root.get(key).is_some()) {
         one(root, root, &name_of(root, default_name), true, &mut content, found);
     }
     if content.workflows.is_empty() && found.is_empty() {

@@ -240,10 +240,11 @@ impl PlanLowering<'_> {
             let also = node.depends_on.iter().filter(|id| !waited.contains(id));
             for (id, counts) in waited.iter().map(|id| (id, quorum)).chain(also.map(|id| (id, false))) {
                 for id in self.shape.stands_for(id) {
-                    let mut edge = self.edge(id, node);
-                    edge.quorum = counts;
-                    edge.counter = edges.len() as u32;
-                    edges.push(edge);
+                    for (n, mut edge) in self.parallel_edges(id, node).into_iter().enumerate() {
+                        edge.quorum = counts && n == 0;
+                        edge.counter = edges.len() as u32;
+                        edges.push(edge);
+                    }
                 }
             }
         }
@@ -278,22 +279,33 @@ impl PlanLowering<'_> {
         }
     }
 
-    fn edge(&self, from: &str, to: &NodeDef) -> PlanEdge {
+    /// Returns the edges from a node to one that waits for it: one for each branch that leads there. They
+    /// share a port, so that all of them carry the same token; `extra` names the output of the branch.
+    fn parallel_edges(&self, from: &str, to: &NodeDef) -> Vec<PlanEdge> {
         let parent = self.positions.get(from).map(|ix| &self.definition.nodes[*ix as usize]);
-        let branch = parent.and_then(|parent| branch_label(parent, &to.id));
-        let port = if branch.is_some() { to.id.clone() } else { OUT.to_owned() };
-        PlanEdge {
+        let branches = parent.map(|parent| branches_to(parent, &to.id)).unwrap_or_default();
+        let edge = |label: Option<String>, extra: Value| PlanEdge {
             from: self.position(from),
-            port,
+            port: if label.is_some() { to.id.clone() } else { OUT.to_owned() },
             to: self.position(&to.id),
             handle: "in".to_owned(),
-            veto: branch.is_some(),
-            label: branch.or_else(|| parent.filter(|parent| decides(parent)).map(|_| "approved".to_owned())),
+            veto: label.is_some(),
+            label: label.or_else(|| parent.filter(|parent| decides(parent)).map(|_| "approved".to_owned())),
             budget: None,
             counter: 0,
             quorum: false,
             attach: false,
-            extra: Value::Null,
+            extra,
+        };
+        match branches.as_slice() {
+            [] => vec![edge(None, Value::Null)],
+            [(label, _)] => vec![edge(Some(label.clone()), Value::Null)],
+            several => {
+                let one = |(label, output): &(String, Value)| {
+                    edge(Some(label.clone()), json!({ PlanEdge::OUTPUT_OF_BRANCH: output }))
+                };
+                several.iter().map(one).collect()
+            }
         }
     }
 }
@@ -312,21 +324,28 @@ fn elsewhere(node: &NodeDef) -> impl Iterator<Item = &str> {
     rejected.into_iter().map(|(_, id)| id).chain(node.on_error.as_deref())
 }
 
-/// Returns the label of the edge from a branching node to one of its targets; `None` for other nodes.
-fn branch_label(node: &NodeDef, target: &str) -> Option<String> {
-    let label = match &node.work {
-        _ if node.on_error.as_deref() == Some(target) => "error",
-        Work::Approval(approval) => approval.label(target)?,
-        Work::Conditional { true_branch, .. } if true_branch == target => "True",
-        Work::Conditional { false_branch: Some(branch), .. } if branch == target => "False",
-        Work::Switch { cases, default } => match cases.iter().find(|case| case.node == target) {
-            Some(case) => &case.condition,
-            None if default.as_deref() == Some(target) => "default",
-            None => return None,
-        },
-        _ => return None,
-    };
-    Some(label.to_owned())
+/// Returns the branches from a branching node to a target: the label of each, and the part of the node's
+/// output by which it is recognized. Empty for other nodes.
+fn branches_to(node: &NodeDef, target: &str) -> Vec<(String, Value)> {
+    match &node.work {
+        _ if node.on_error.as_deref() == Some(target) => vec![("error".to_owned(), Value::Null)],
+        Work::Approval(approval) => {
+            approval.label(target).map(|label| (label.to_owned(), Value::Null)).into_iter().collect()
+        }
+        Work::Conditional { true_branch, false_branch, .. } => {
+            let branches = [("True", Some(true_branch), true), ("False", false_branch.as_ref(), false)];
+            let hit = branches.into_iter().filter(|(_, branch, _)| branch.is_some_and(|id| id == target));
+            hit.map(|(label, _, holds)| (label.to_owned(), json!({ "condition_result": holds }))).collect()
+        }
+        Work::Switch { cases, default } => {
+            let hit = cases.iter().enumerate().filter(|(_, case)| case.node == target);
+            let hit = hit.map(|(n, case)| (case.condition.clone(), json!({ "selected_case_index": n })));
+            let default = default.iter().filter(|id| *id == target);
+            let default = default.map(|_| ("default".to_owned(), json!({ "selected_case_index": null })));
+            hit.chain(default).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Converts a branch of a fork to an agent node.

@@ -15,6 +15,7 @@ mod agent_schemas;
 mod approval;
 mod chance;
 mod condition;
+mod data_check;
 pub mod duration;
 mod execution_state;
 mod extension_check;
@@ -31,7 +32,10 @@ mod read;
 mod shape;
 mod sleep;
 mod template;
+mod template_check;
+mod type_check;
 mod validate;
+mod value_type;
 mod violation;
 mod world;
 
@@ -87,7 +91,11 @@ impl Dialect for Sam {
         let mut while_reading: Vec<Diagnostic> = found.iter().filter(is_warning).cloned().collect();
         for (name, definition) in &content.workflows {
             let mut about = Vec::new();
-            validate::validate(name, definition, options.read, &mut about);
+            // Without a readable list of nodes, every reference would be unknown.
+            if definition.nodes.is_empty() && definition.unread.is_empty() {
+                continue;
+            }
+            validate::validate(name, definition, &document.sources, options.read, &mut about);
             let mut items = std::mem::take(&mut while_reading);
             items.extend(about.iter().filter(is_warning).cloned());
             let mut warnings = Diagnostics { sources: document.sources.clone(), items };
@@ -111,6 +119,7 @@ impl Dialect for Sam {
             }
         }
         if found.iter().any(|item| item.severity == sinew_source::Severity::Error) {
+            found.retain(|item| !GRAPH_WARNINGS.iter().any(|code| item.code == code.as_str()));
             let mut diagnostics = Diagnostics { sources: document.sources, items: found };
             diagnostics.sort();
             return Err(diagnostics);
@@ -144,6 +153,14 @@ impl Dialect for Sam {
         serde_json::from_str(include_str!("schema.json")).unwrap_or_default()
     }
 }
+
+/// Warnings that follow from the whole graph: they may be wrong while it has errors.
+const GRAPH_WARNINGS: [code::Code; 4] = [
+    code::TEMPLATE_NODE_MAY_NOT_BE_DONE,
+    code::NOTHING_USES_NODE_OUTPUT,
+    code::INPUT_AMBIGUOUS,
+    code::NODE_WAITS_FOR_LOOP_BODY,
+];
 
 /// Returns a declared skill with all fields that a card requires.
 fn card_skill(declared: &Value) -> Value {

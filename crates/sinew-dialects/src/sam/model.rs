@@ -406,9 +406,16 @@ pub(super) struct KeySpans {
     pub(super) whole: Span,
     /// Its values.
     pub(super) keys: BTreeMap<String, Span>,
+    /// Values that are checked at their tokens: templates, conditions and schemas.
+    pub(super) values: BTreeMap<String, Node>,
 }
 
 impl KeySpans {
+    /// Returns a value as written.
+    pub(super) fn value(&self, key: &str) -> Option<&Node> {
+        self.values.get(key)
+    }
+
     /// Returns the span of a key, or else of the whole object.
     pub(super) fn of(&self, key: &str) -> Span {
         self.keys.get(key).copied().unwrap_or(self.whole)

@@ -83,7 +83,7 @@ pub(super) fn definition(
         found.push(wrong_type(mapping, "'output_mapping'", "an object"));
     }
     let list = fields.require(&["nodes"], found);
-    note(&mut places, "nodes", list);
+    places.keys.extend(list.map(|list| ("nodes".to_owned(), list.span)));
     let mut unread = Vec::new();
     let nodes = list.map(|list| nodes(list, &mut unread, found)).unwrap_or_default();
     let on_exit = fields.get(&["on_exit", "onExit"], found);
@@ -118,7 +118,9 @@ pub(super) fn definition(
 /// Reads a skill for the agent card; fields beyond the specification are kept.
 fn skill(node: &Node, n: usize, found: &mut ParseFindings) -> Option<Value> {
     let mut fields = ObjectFields::open(node, format!("skill {n}"), found)?;
-    fields.required_text(&["id"], found)?;
+    let id = fields.required_text(&["id"], found);
+    fields.report_missing(found);
+    id?;
     for key in [&["name"][..], &["description"]] {
         fields.text(key, found);
     }
@@ -145,6 +147,7 @@ fn version(node: &Node, found: &mut ParseFindings) -> Option<String> {
 pub(super) fn note(places: &mut KeySpans, key: &str, node: Option<&Node>) {
     if let Some(node) = node {
         places.keys.insert(key.to_owned(), node.span);
+        places.values.insert(key.to_owned(), node.clone());
     }
 }
 
@@ -244,7 +247,10 @@ fn one(node: &Node, n: usize, found: &mut ParseFindings) -> Option<NodeDef> {
                 .at(fields.span),
         );
     }
-    let kind = kind(&mut fields, node.as_object().unwrap_or_default(), found)?;
+    let Some(kind) = kind(&mut fields, node.as_object().unwrap_or_default(), found) else {
+        fields.report_missing(found);
+        return None;
+    };
     let id = id?;
     fields.what = format!("{kind} {shown}");
     let mut places = KeySpans { whole: node.span, ..KeySpans::default() };
@@ -253,7 +259,8 @@ fn one(node: &Node, n: usize, found: &mut ParseFindings) -> Option<NodeDef> {
         Some(one) if one.as_str().is_some() => {
             let wrong = wrong_type(one, &fields.key(DEPENDS_ON), "a list of node ids");
             found.push(wrong.hint(format!("write [{}]", one.as_str().unwrap_or_default())));
-            Vec::new()
+            // Its meaning is clear, so nothing else is wrong because of it.
+            one.as_str().map(str::to_owned).into_iter().collect()
         }
         _ => {
             let list = fields.list(DEPENDS_ON, &mut Vec::new());

@@ -270,7 +270,7 @@ const NO_INPUT: &str = "Workflow input has not been initialized";
 /// The field of a node with its output.
 pub(super) const OUTPUT: &str = "output";
 /// Field of a node that handles its failures.
-const ERROR: &str = "error";
+pub(super) const ERROR: &str = "error";
 
 /// Removes the optional `.output` of loop variables. An item with a field of this name keeps it.
 fn unwrapped<'s>(variable: &Value, steps: &'s [String]) -> &'s [String] {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use sinew_protocol::code;
+use sinew_source::duration::parse_duration;
 use sinew_source::{Diagnostic, Kind, Member, Node, Span, did_you_mean};
 
 use super::duration;
@@ -14,6 +15,8 @@ pub(super) struct ObjectFields<'n> {
     pub(super) what: String,
     pub(super) span: Span,
     known: Vec<&'static str>,
+    /// Findings about missing keys, which [`ObjectFields::close`] reports.
+    missing: Vec<(&'static str, Diagnostic)>,
 }
 
 /// Parser findings.
@@ -30,7 +33,7 @@ impl<'n> ObjectFields<'n> {
             found.push(wrong_type(node, &what, "an object"));
             return None;
         };
-        Some(Self { members, what, span: node.span, known: Vec::new() })
+        Some(Self { members, what, span: node.span, known: Vec::new(), missing: Vec::new() })
     }
 
     /// Returns the value under any of these keys; null counts as missing.
@@ -63,26 +66,37 @@ impl<'n> ObjectFields<'n> {
             let also =
                 if others.is_empty() { String::new() } else { format!(" (or '{}')", others.join("', '")) };
             let message = format!("{} needs '{name}'{also}", self.what);
-            found.push(
-                Diagnostic::error(code::REQUIRED_KEY_MISSING_IN_WORKFLOW.as_str(), message).at(self.span),
-            );
+            let missing = Diagnostic::error(code::REQUIRED_KEY_MISSING_IN_WORKFLOW.as_str(), message);
+            self.missing.push((name, missing.at(self.span)));
         }
         value
     }
 
-    /// Reports every key that was not requested.
-    pub(super) fn close(self, found: &mut ParseFindings) {
+    /// Reports the missing keys.
+    pub(super) fn report_missing(&mut self, found: &mut ParseFindings) {
+        found.extend(self.missing.drain(..).map(|(_, missing)| missing));
+    }
+
+    /// Reports every key that was not requested, and the missing keys. A misspelled key is one mistake.
+    pub(super) fn close(mut self, found: &mut ParseFindings) {
         for member in self.members.iter().filter(|member| !self.known.contains(&member.key.as_str())) {
             let unknown = Diagnostic::error(
                 code::UNKNOWN_KEY_IN_WORKFLOW.as_str(),
                 format!("{} has no key '{}'", self.what, member.key),
             )
             .at(member.key_span);
-            found.push(match did_you_mean(&member.key, self.known.iter().copied()) {
+            let starts = |name: &&str| name.starts_with(&member.key) || member.key.starts_with(*name);
+            let missing = || self.missing.iter().map(|(name, _)| *name);
+            let near = did_you_mean(&member.key, missing()).or_else(|| missing().find(starts));
+            if let Some(near) = near {
+                self.missing.retain(|(name, _)| *name != near);
+            }
+            found.push(match near.or_else(|| did_you_mean(&member.key, self.known.iter().copied())) {
                 Some(near) => unknown.hint(format!("did you mean '{near}'?")),
                 None => unknown.hint(format!("it may have {}", self.known.join(", "))),
             });
         }
+        self.report_missing(found);
     }
 
     /// Returns a string.
@@ -163,7 +177,11 @@ impl<'n> ObjectFields<'n> {
                         code::DURATION_CANNOT_BE_READ.as_str(),
                         format!("{}: {reason}", self.key(keys)),
                     )
-                    .at(node.span),
+                    .at(node.span)
+                    .hint(match node.as_str().and_then(parse_duration) {
+                        Some(known) => format!("write {}s", known.as_secs_f64()),
+                        None => "write a number of seconds, or 30s, 5m, 1h, 2d".to_owned(),
+                    }),
                 );
                 None
             }

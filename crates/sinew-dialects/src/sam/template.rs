@@ -25,8 +25,7 @@ pub(super) enum Template {
 }
 
 impl Template {
-    /// Parses a value. Never fails: [`Template::check`] or resolution reports an operator without a
-    /// list.
+    /// Parses a value. Never fails: validation or resolution reports an operator without a list.
     pub(super) fn parse(value: &Value) -> Self {
         match value {
             Value::String(text) => match parts(text).as_slice() {
@@ -139,37 +138,6 @@ impl Template {
             }
         }
     }
-
-    /// Returns the error that it has in any scope.
-    pub(super) fn check(&self) -> Option<String> {
-        match self {
-            Self::Broken(name) => Some(needs_list(name)),
-            Self::List(items) | Self::Coalesce(items) | Self::Concat(items) => {
-                items.iter().find_map(Self::check)
-            }
-            Self::Object(members) => members.iter().find_map(|(_, item)| item.check()),
-            Self::Literal(_) | Self::Path(_) | Self::Text(_) => None,
-        }
-    }
-}
-
-/// Returns the first string in a value that opens a template and does not close it.
-pub(super) fn unclosed(value: &Value) -> Option<&str> {
-    match value {
-        Value::String(text) => {
-            let mut rest = text.as_str();
-            while let Some(open) = rest.find("{{") {
-                match rest[open + 2..].find("}}") {
-                    Some(close) => rest = &rest[open + 2 + close + 2..],
-                    None => return Some(&rest[open..]),
-                }
-            }
-            None
-        }
-        Value::Array(items) => items.iter().find_map(unclosed),
-        Value::Object(members) => members.values().find_map(unclosed),
-        _ => None,
-    }
 }
 
 /// Returns the paths of a string.
@@ -239,7 +207,18 @@ fn operator(members: &Map<String, Value>) -> Option<(Operator, Option<&Vec<Value
     Some((operator, argument.as_array()))
 }
 
-fn needs_list(name: &str) -> String {
+/// Returns the names of operators.
+pub(super) fn operator_names() -> impl Iterator<Item = &'static str> {
+    [Operator::Coalesce, Operator::Concat].iter().map(Operator::name)
+}
+
+/// Returns whether an object with only this key is an operator.
+pub(super) fn is_operator(key: &str) -> bool {
+    operator_names().any(|name| name == key)
+}
+
+/// Returns the error of an operator whose argument is not a list.
+pub(super) fn needs_list(name: &str) -> String {
     format!("'{name}' operator requires a list of values")
 }
 

@@ -3,20 +3,15 @@
 
 use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
-use serde_json::Value;
+use sinew_source::{Diagnostic, Sources, Span, hint_for};
 
-use sinew_source::{Diagnostic, Schema, Span, hint_for};
-
-use super::agent_schemas::{AgentSchemas, agent_schemas, is_open, misfits};
+use super::agent_schemas::{AgentSchemas, SchemaOf, agent_schemas};
 use super::approval::near_word;
-use super::condition::Condition;
-use super::model::{Call, NodeDef, Work, WorkflowDefinition};
-use super::path::{Path, PathRoot, parts};
+use super::model::{NodeDef, Work, WorkflowDefinition};
 use super::read::ParseFindings;
 use super::shape::{GraphShape, named_in, node_of, stuck};
-use super::template::{Template, paths_of, unclosed};
+use super::template::Template;
 use crate::chain::path_text;
 use crate::reach;
 
@@ -26,6 +21,7 @@ use crate::reach;
 pub(super) fn validate(
     name: &str,
     definition: &WorkflowDefinition,
+    sources: &Sources,
     read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
     found: &mut ParseFindings,
 ) {
@@ -39,11 +35,22 @@ pub(super) fn validate(
         }
     }
     let agent_schemas = agent_schemas(definition, read);
-    let mut check =
-        DefinitionCheck { name, definition, ids, branches, shape, agent_schemas, far: Vec::new(), found };
+    let mut check = DefinitionCheck {
+        name,
+        definition,
+        sources,
+        ids,
+        branches,
+        shape,
+        agent_schemas,
+        far: Vec::new(),
+        found,
+    };
     check.unique_ids();
     for node in &definition.nodes {
         check.references(node);
+    }
+    for node in &definition.nodes {
         check.branches(node);
         check.ways(node);
         check.body(node);
@@ -57,32 +64,35 @@ pub(super) fn validate(
     check.whole(known);
 }
 
+/// The checks of one definition.
 pub(super) struct DefinitionCheck<'d, 'f> {
-    name: &'d str,
+    pub(super) name: &'d str,
     pub(super) definition: &'d WorkflowDefinition,
-    ids: BTreeMap<&'d str, usize>,
+    /// Text of the file, for the spans of tokens.
+    pub(super) sources: &'d Sources,
+    pub(super) ids: BTreeMap<&'d str, usize>,
     /// Ids of all branches of forks.
-    branches: BTreeSet<&'d str>,
+    pub(super) branches: BTreeSet<&'d str>,
     pub(super) shape: GraphShape,
-    agent_schemas: BTreeMap<&'d str, AgentSchemas>,
+    pub(super) agent_schemas: BTreeMap<&'d str, AgentSchemas>,
     /// Paths whose node may run too late.
-    far: Vec<FarPath<'d>>,
+    pub(super) far: Vec<FarPath<'d>>,
     pub(super) found: &'f mut ParseFindings,
 }
 
 /// A path to a node that is not a direct dependency.
-struct FarPath<'d> {
+pub(super) struct FarPath<'d> {
     /// The node that the path belongs to.
-    node: &'d NodeDef,
+    pub(super) node: &'d NodeDef,
     /// The node that the path names.
-    id: String,
+    pub(super) id: String,
     /// Description of the path's position.
-    what: String,
-    at: Span,
+    pub(super) what: String,
+    pub(super) at: Span,
 }
 
 impl<'d> DefinitionCheck<'d, '_> {
-    fn error(&mut self, code: &'static str, message: String, at: Span) {
+    pub(super) fn error(&mut self, code: &'static str, message: String, at: Span) {
         self.found.push(Diagnostic::error(code, message).at(at));
     }
 
@@ -97,7 +107,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         self.ids.contains_key(id) || self.definition.unread.iter().any(|unread| unread == id)
     }
 
-    fn node(&self, id: &str) -> Option<&'d NodeDef> {
+    pub(super) fn node(&self, id: &str) -> Option<&'d NodeDef> {
         self.ids.get(id).and_then(|n| self.definition.nodes.get(*n))
     }
 
@@ -198,7 +208,8 @@ impl<'d> DefinitionCheck<'d, '_> {
                 self.missing(format!("Node '{}' references non-existent {key} '{id}'", node.id), id, at);
                 continue;
             };
-            if !target.depends_on.contains(&node.id) {
+            // An unknown name in its dependencies is reported, and may mean this node.
+            if !target.depends_on.contains(&node.id) && target.depends_on.iter().all(|id| self.has(id)) {
                 let message = format!(
                     "Logic Error: Node '{}' routes to '{id}' ({key}), but '{id}' does not list '{}' in its 'depends_on' field",
                     node.id, node.id
@@ -261,274 +272,60 @@ impl<'d> DefinitionCheck<'d, '_> {
         }
     }
 
+    /// Reports each cycle once. The nodes behind a cycle cannot run either, for the same reason.
     fn cycles(&mut self) {
         let stuck = stuck(self.definition, &self.shape).into_iter().map(str::to_owned).collect::<Vec<_>>();
-        let Some(first) = stuck.first() else {
-            return;
+        let places: BTreeMap<&str, usize> =
+            stuck.iter().enumerate().map(|(n, id)| (id.as_str(), n)).collect();
+        let before: Vec<Vec<usize>> = stuck
+            .iter()
+            .map(|id| {
+                let upstream = self.node(id).map(|node| self.shape.upstream(node)).unwrap_or_default();
+                upstream.into_iter().filter_map(|id| places.get(id).copied()).collect()
+            })
+            .collect();
+        for mut group in reach::components(&before) {
+            group.sort_unstable();
+            let start = group[0];
+            if group.len() > 1 || before[start].contains(&start) {
+                let cycle: Vec<&str> =
+                    cycle_within(&group, &before).into_iter().map(|n| stuck[n].as_str()).collect();
+                self.cycle(&cycle);
+            }
+        }
+    }
+
+    /// Reports a cycle, in the order in which its nodes would run. The last node is that before the first.
+    fn cycle(&mut self, cycle: &[&str]) {
+        let (Some(first), Some(last)) = (cycle.first(), cycle.last()) else { return };
+        let Some(node) = self.node(first) else { return };
+        // The dependency that closes the cycle.
+        let waited = match &node.work {
+            Work::Join { wait_for, .. } => wait_for.as_slice(),
+            _ => &[],
         };
-        // Walk backwards among the stuck nodes until a node repeats: that part is the cycle.
-        let waiting: BTreeSet<&str> = stuck.iter().map(String::as_str).collect();
-        let mut walk: Vec<String> = vec![first.clone()];
-        let mut places: BTreeMap<String, usize> = BTreeMap::from([(first.clone(), 0)]);
-        let cycle = loop {
-            let last = walk.last().cloned().unwrap_or_default();
-            let before = self
-                .node(&last)
-                .and_then(|node| self.shape.upstream(node).into_iter().find(|id| waiting.contains(id)))
-                .unwrap_or(first)
-                .to_owned();
-            if let Some(at) = places.insert(before.clone(), walk.len()) {
-                let mut cycle = walk.split_off(at);
-                cycle.reverse();
-                break cycle;
-            }
-            walk.push(before);
-        };
-        let shown = path_text(&cycle.iter().chain(cycle.first()).map(String::as_str).collect::<Vec<_>>());
-        let at = self.node(&cycle[0]).map(|node| node.places.of("id")).unwrap_or_default();
-        let message = format!("Workflow DAG contains cycles: {shown}");
-        self.found.push(
-            Diagnostic::error(code::DEPENDENCY_CYCLE.as_str(), message)
-                .at(at)
-                .hint("remove one of these dependencies"),
-        );
-        for id in &stuck {
-            let at = self.node(id).map(|node| node.places.of("id")).unwrap_or_default();
-            self.error(code::DEPENDENCY_CYCLE.as_str(), format!("Node '{id}' is unreachable"), at);
-        }
-    }
-
-    /// Checks templates, conditions and schemas of a node.
-    fn data(&mut self, node: &'d NodeDef) {
-        let of = format!("node '{}'", node.id);
-        if let Some(when) = &node.when {
-            self.condition(when, &format!("'when' of {of}"), node, "when");
-        }
-        match &node.work {
-            Work::Agent { call, .. } => self.call(node, call),
-            Work::Workflow { call, workflow_name } => {
-                if workflow_name == self.name {
-                    let itself = format!(
-                        "Direct recursion: {of} calls its own workflow '{workflow_name}' and will fail"
-                    );
-                    let at = node.places.of("workflow_name");
-                    self.found.push(Diagnostic::warning(code::WORKFLOW_CALLS_ITSELF.as_str(), itself).at(at));
-                }
-                self.call(node, call);
-            }
-            Work::Conditional { condition, .. } | Work::Loop { condition, .. } => {
-                self.condition(condition, &format!("'condition' of {of}"), node, "condition");
-            }
-            Work::Switch { cases, .. } => {
-                for (n, case) in cases.iter().enumerate() {
-                    let key = format!("cases[{n}].condition");
-                    self.condition(&case.condition, &format!("case {n} of {of}"), node, &key);
-                }
-            }
-            Work::Map { items, .. } => {
-                self.closed(items, &format!("'items' of {of}"), node.places.of("items"));
-                self.template(
-                    &Template::parse(items),
-                    &format!("'items' of {of}"),
-                    Some(node),
-                    node.places.of("items"),
-                );
-            }
-            Work::Fork { branches, .. } => {
-                for branch in branches {
-                    if let Some(input) = &branch.input {
-                        let what = format!("'input' of branch '{}'", branch.id);
-                        self.closed(input, &what, branch.places.of("input"));
-                        self.template(&Template::parse(input), &what, Some(node), branch.places.of("input"));
-                    }
-                }
-            }
-            Work::Join { .. } | Work::Approval(_) | Work::Sleep(_) => {}
-        }
-    }
-
-    fn call(&mut self, node: &'d NodeDef, call: &'d Call) {
-        let of = format!("node '{}'", node.id);
-        match &call.input {
-            Some(input) => {
-                self.closed(input, &format!("'input' of {of}"), node.places.of("input"));
-                self.input_fits(node, call, input);
-                self.template(
-                    &Template::parse(input),
-                    &format!("'input' of {of}"),
-                    Some(node),
-                    node.places.of("input"),
-                );
-            }
-            None if node.depends_on.len() > 1 && self.shape.flows(&node.id) => {
-                let message = format!("{of} has several dependencies and no 'input', so it will fail");
-                let at = node.places.of("id");
-                self.found.push(
-                    Diagnostic::warning(code::INPUT_AMBIGUOUS.as_str(), message)
-                        .at(at)
-                        .hint("add an 'input' mapping"),
-                );
-            }
-            None => {}
-        }
-        if let Some(instruction) = &call.instruction {
-            let parts = parts(instruction);
-            let at = node.places.of("instruction");
-            self.closed(&instruction.as_str().into(), &format!("'instruction' of {of}"), at);
-            self.paths(paths_of(&parts), &format!("'instruction' of {of}"), Some(node), at);
-        }
-        for (schema, key) in [
-            (&call.input_schema_override, "input_schema_override"),
-            (&call.output_schema_override, "output_schema_override"),
-        ] {
-            self.schema(schema.as_ref(), &format!("'{key}' of {of}"), node.places.of(key));
-        }
-    }
-
-    fn schema(&mut self, schema: Option<&Value>, what: &str, at: Span) {
-        if let Some(Err(error)) = schema.map(Schema::compile) {
-            self.error(
-                code::NOT_VALID_JSON_SCHEMA.as_str(),
-                format!("{what} is not a valid JSON Schema: {error}"),
-                at,
-            );
-        }
-    }
-
-    /// Reports a template that is never closed and would be taken as text.
-    pub(super) fn closed(&mut self, value: &Value, what: &str, at: Span) {
-        if let Some(text) = unclosed(value) {
-            let shown: String = text.chars().take(40).collect();
-            let open = Diagnostic::error(
-                code::TEMPLATE_NOT_CLOSED.as_str(),
-                format!("{what} opens a template and does not close it: {shown}"),
-            );
-            self.found.push(open.at(at).hint("end it with '}}'"));
-        }
-    }
-
-    fn condition(&mut self, source: &str, what: &str, node: &'d NodeDef, key: &str) {
-        let at = node.places.of(key);
-        self.closed(&source.into(), what, at);
-        match Condition::parse(source) {
-            Err(unreadable) => self.error(
-                code::CONDITION_CANNOT_BE_READ.as_str(),
-                format!("{what}: {}", unreadable.reason),
-                at,
-            ),
-            Ok(condition) => self.paths(condition.paths().iter(), what, Some(node), at),
-        }
-    }
-
-    pub(super) fn template(&mut self, template: &Template, what: &str, node: Option<&'d NodeDef>, at: Span) {
-        if let Some(reason) = template.check() {
-            self.error(code::OPERATOR_NEEDS_LIST.as_str(), format!("{what}: {reason}"), at);
-        }
-        let mut paths = Vec::new();
-        template.paths(&mut paths);
-        self.paths(paths.into_iter(), what, node, at);
-    }
-
-    /// Warns about paths without a value. They are not errors: such a path is null, and files rely
-    /// on it.
-    pub(super) fn paths<'p>(
-        &mut self,
-        paths: impl Iterator<Item = &'p Path>,
-        what: &str,
-        node: Option<&'d NodeDef>,
-        at: Span,
-    ) {
-        for path in paths {
-            let known = match &path.root {
-                PathRoot::Input => {
-                    let schema = self.definition.input_schema.as_ref();
-                    schema.map(|schema| (Rc::new(schema.clone()), 0, "the input"))
-                }
-                PathRoot::Node(id) => {
-                    self.output_schema(id).map(|schema| (schema, 1, "the output of the node"))
-                }
-                _ => None,
-            };
-            if let Some((schema, skipped, of)) = known {
-                self.fits_schema(path, &schema, skipped, of, what, at);
-            }
-            let PathRoot::Node(id) = &path.root else {
-                continue;
-            };
-            if self.branches.contains(id.as_str()) {
-                continue;
-            }
-            if !self.has(id) {
-                let message = format!("{what} names '{id}', which is not a node: it is always null");
-                let unknown = Diagnostic::warning(code::TEMPLATE_NAMES_NO_NODE.as_str(), message).at(at);
-                let names = self.ids.keys().copied().chain(["workflow"]);
-                self.found.push(match hint_for(self.found.len(), id, names) {
-                    Some(near) => unknown.hint(format!("did you mean '{near}'?")),
-                    None => unknown.hint(
-                        "paths start with a node's id, 'workflow.input', '_map_item' or '_loop_iteration'",
-                    ),
-                });
-            } else if let Some(node) = node.filter(|node| !self.is_near(node, id)) {
-                self.far.push(FarPath { node, id: id.clone(), what: what.to_owned(), at });
-            }
-        }
-    }
-
-    /// Returns the schema of a node's output, if the file or its agent declares it.
-    fn output_schema(&self, id: &str) -> Option<Rc<Value>> {
-        let work = &self.node(id)?.work;
-        match (&work.call()?.output_schema_override, work) {
-            (Some(own), _) => Some(Rc::new(own.clone())),
-            (None, Work::Agent { agent_name, .. }) => {
-                self.agent_schemas.get(agent_name.as_str())?.output.clone()
-            }
-            _ => None,
-        }
-    }
-
-    /// Warns about input fields that the agent's schema lacks, and about missing required fields.
-    fn input_fits(&mut self, node: &'d NodeDef, call: &'d Call, input: &Value) {
-        let Work::Agent { agent_name, .. } = &node.work else { return };
-        let of_agent = self.agent_schemas.get(agent_name.as_str()).and_then(|agent| agent.input.clone());
-        let own = call.input_schema_override.as_ref().map(|own| Rc::new(own.clone()));
-        let Some(schema) = own.or(of_agent) else { return };
-        for (member, near) in misfits(input, &schema, self.found.len()) {
-            let message = format!("'input' of node '{}' {member}", node.id);
-            let wrong =
-                Diagnostic::warning(code::PATH_NOT_IN_SCHEMA.as_str(), message).at(node.places.of("input"));
-            self.found.push(hinted(wrong, near.as_deref()));
-        }
-    }
-
-    /// Warns about a path to a property that its schema does not declare.
-    fn fits_schema(&mut self, path: &Path, schema: &Value, skipped: usize, of: &str, what: &str, at: Span) {
-        // Below a node, the path has `output`, which is not part of the schema.
-        if skipped == 1 && path.steps.first().is_none_or(|step| step != "output") {
+        let keys = node.depends_on.iter().map(|id| ("depends_on", id));
+        let keys = keys.chain(waited.iter().map(|id| ("wait_for", id)));
+        let closing = keys.into_iter().find(|(_, id)| self.shape.stands_for(id).contains(last));
+        let at = closing.map_or(node.places.of("id"), |(key, id)| node.places.of(&format!("{key}[{id}]")));
+        if let Some((_, body)) = closing.filter(|(_, id)| cycle.len() == 1 && id != first) {
+            let message =
+                format!("Workflow DAG contains cycles: '{first}' waits for '{body}', which is its own body");
+            let wrong = Diagnostic::error(code::DEPENDENCY_CYCLE.as_str(), message).at(at);
+            self.found.push(wrong.hint(format!("'{first}' runs '{body}' itself; remove the dependency")));
             return;
         }
-        let mut schema = schema;
-        for step in path.steps.iter().skip(skipped) {
-            let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
-                return;
-            };
-            match properties.get(step) {
-                Some(inner) => schema = inner,
-                None if is_open(schema) => return,
-                None => {
-                    let message =
-                        format!("{what} names '{}', and the schema of {of} has no '{step}'", path.shown);
-                    let wrong = Diagnostic::warning(code::PATH_NOT_IN_SCHEMA.as_str(), message).at(at);
-                    let near = hint_for(self.found.len(), step, properties.keys().map(String::as_str));
-                    self.found.push(hinted(wrong, near));
-                    return;
-                }
-            }
-        }
+        let shown = path_text(&cycle.iter().chain(cycle.first()).copied().collect::<Vec<_>>());
+        let unreachable: Vec<String> =
+            cycle.iter().take(MAX_NAMED).map(|id| format!("Node '{id}' is unreachable")).collect();
+        let message = format!("Workflow DAG contains cycles: {shown}; {}", unreachable.join(", "));
+        let wrong = Diagnostic::error(code::DEPENDENCY_CYCLE.as_str(), message).at(at);
+        self.found.push(wrong.hint("remove one of these dependencies"));
     }
 
     /// Returns whether `id` has run or was tried when `node` runs, as far as this follows without a
     /// graph walk. Exit handlers see all nodes.
-    fn is_near(&self, node: &NodeDef, id: &str) -> bool {
+    pub(super) fn is_near(&self, node: &NodeDef, id: &str) -> bool {
         if self.shape.exits.contains(&node.id) || node.id == id || node.work.body() == Some(id) {
             return true;
         }
@@ -598,16 +395,14 @@ impl<'d> DefinitionCheck<'d, '_> {
     /// Checks the workflow's own schemas and mapping, and that its nodes run and are used.
     fn whole(&mut self, known: bool) {
         let definition = self.definition;
-        self.schema(definition.input_schema.as_ref(), "'input_schema'", definition.places.of("input_schema"));
-        self.schema(
-            definition.output_schema.as_ref(),
-            "'output_schema'",
-            definition.places.of("output_schema"),
-        );
-        let at = definition.places.of("output_mapping");
-        self.closed(&definition.output_mapping, "'output_mapping'", at);
-        let mapping = Template::parse(&definition.output_mapping);
-        self.template(&mapping, "'output_mapping'", None, definition.places.of("output_mapping"));
+        self.schema(&definition.places, "input_schema", "'input_schema'");
+        self.schema(&definition.places, "output_schema", "'output_schema'");
+        self.templates(&definition.places, "output_mapping", "'output_mapping'", None);
+        if let (Some(mapping), Some(schema)) =
+            (definition.places.value("output_mapping"), &definition.output_schema)
+        {
+            self.object_fits(mapping, schema, "'output_mapping'", SchemaOf::Output);
+        }
         let none_flows = definition.nodes.iter().all(|node| !self.shape.flows(&node.id));
         if none_flows && !definition.nodes.is_empty() {
             let nothing =
@@ -616,11 +411,12 @@ impl<'d> DefinitionCheck<'d, '_> {
             self.error(code::NOTHING_TO_RUN.as_str(), nothing, definition.places.of("nodes"));
         }
         if known {
-            self.unused(&mapping);
+            self.unused(&Template::parse(&definition.output_mapping));
         }
     }
 
-    /// Warns about nodes whose output is unused.
+    /// Warns about nodes whose output is unused, and that have no other effect: nodes that call no agent,
+    /// and agents that declare their output.
     fn unused(&mut self, mapping: &Template) {
         let mut used: BTreeSet<String> = self.shape.exits.clone();
         let mut paths = Vec::new();
@@ -634,7 +430,10 @@ impl<'d> DefinitionCheck<'d, '_> {
         for node in &self.definition.nodes {
             let inner = self.shape.owners.contains_key(&node.id);
             let by_body = node.work.body().is_some_and(|body| used.contains(body));
-            if !inner && !by_body && !used.contains(&node.id) {
+            let declared =
+                || self.output_schema(&node.id).is_some_and(|schema| schema.get("properties").is_some());
+            let has_effect = !matches!(node.work, Work::Join { .. }) && !declared();
+            if !inner && !by_body && !has_effect && !used.contains(&node.id) {
                 let message = format!("node '{}' runs, but nothing uses its output", node.id);
                 self.found.push(
                     Diagnostic::warning(code::NOTHING_USES_NODE_OUTPUT.as_str(), message)
@@ -645,8 +444,39 @@ impl<'d> DefinitionCheck<'d, '_> {
     }
 }
 
+/// Maximum number of unreachable nodes that a message names.
+const MAX_NAMED: usize = 10;
+
+/// Returns a cycle within a group of nodes that reach each other, from its first node on, in the order
+/// in which they would run. `before` contains the dependencies of each node.
+fn cycle_within(group: &[usize], before: &[Vec<usize>]) -> Vec<usize> {
+    let start = group[0];
+    let mut came_from: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut open = std::collections::VecDeque::from([start]);
+    while let Some(node) = open.pop_front() {
+        for next in before[node].iter().copied().filter(|next| group.binary_search(next).is_ok()) {
+            if next == start {
+                // The dependencies from the start, reversed.
+                let mut cycle = vec![node];
+                let mut at = node;
+                while at != start {
+                    at = came_from[&at];
+                    cycle.push(at);
+                }
+                cycle.rotate_right(1);
+                return cycle;
+            }
+            if let std::collections::btree_map::Entry::Vacant(entry) = came_from.entry(next) {
+                entry.insert(node);
+                open.push_back(next);
+            }
+        }
+    }
+    vec![start]
+}
+
 /// Adds a similar name to the finding, if any.
-fn hinted(finding: Diagnostic, near: Option<&str>) -> Diagnostic {
+pub(super) fn hinted(finding: Diagnostic, near: Option<&str>) -> Diagnostic {
     match near {
         Some(near) => finding.hint(format!("did you mean '{near}'?")),
         None => finding,

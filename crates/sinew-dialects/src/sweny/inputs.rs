@@ -48,6 +48,8 @@ fn mismatch(kind: &str, value: &Value) -> Option<String> {
         "string" => (!value.is_string()).then(|| format!("must be a string (got {seen})")),
         "number" => (!value.is_number()).then(|| format!("must be a finite number (got {seen})")),
         "boolean" => (!value.is_boolean()).then(|| format!("must be a boolean (got {seen})")),
+        // The form reports other types.
+        kind if kind != "string[]" => None,
         _ => match value.as_array() {
             None => Some(format!("must be an array of strings (got {seen})")),
             Some(items) => items.iter().position(|item| !item.is_string()).map(|n| {

@@ -4,6 +4,8 @@ use serde_json::{Map, Value, json};
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Node, Span, did_you_mean};
 
+use crate::near_members::misspelled;
+
 /// Shape of a value.
 pub(super) enum Shape {
     /// A string; with `true` it must not be empty.
@@ -247,16 +249,19 @@ pub(super) fn check(shape: &Shape, node: &Node, path: &str, found: &mut Vec<Diag
             Some("") if *filled => report(node.span, "String must contain at least 1 character(s)".into()),
             Some(_) => {}
         },
-        Shape::Word(words) => match node.as_str() {
-            Some(word) if words.contains(&word) => {}
+        Shape::Word(known) => match node.as_str() {
+            Some(word) if known.contains(&word) => {}
             _ => {
-                let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+                let words: Vec<String> = known.iter().map(|word| format!("'{word}'")).collect();
                 let seen =
                     node.as_str().map_or_else(|| type_name(node).to_owned(), |word| format!("'{word}'"));
-                report(
-                    node.span,
-                    format!("Invalid enum value. Expected {}, received {seen}", words.join(" | ")),
-                );
+                let text = format!("Invalid enum value. Expected {}, received {seen}", words.join(" | "));
+                let wrong = error(node.span, path, &text);
+                let near = node.as_str().and_then(|word| did_you_mean(word, known.iter().copied()));
+                found.push(match near {
+                    Some(near) => wrong.hint(format!("did you mean '{near}'?")),
+                    None => wrong,
+                });
             }
         },
         Shape::Bool if node.as_bool().is_none() => report(node.span, wrong("boolean")),
@@ -332,7 +337,17 @@ fn object(members: &[Member], strict: bool, node: &Node, path: &str, found: &mut
     for member in members {
         match node.get(member.key) {
             Some(value) => check(&member.shape, value, &join(path, member.key), found),
-            None if member.required => found.push(error(node.span, &join(path, member.key), "Required")),
+            None if member.required => {
+                // A misspelled member of a strict object is reported as an unknown one.
+                match misspelled(node, member.key) {
+                    Some(_) if strict => {}
+                    Some(near) => {
+                        let missing = error(near.key_span, &join(path, member.key), "Required");
+                        found.push(missing.hint(format!("did you mean '{}'?", member.key)));
+                    }
+                    None => found.push(error(node.span, &join(path, member.key), "Required")),
+                }
+            }
             None => {}
         }
     }

@@ -3,7 +3,9 @@
 use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
 
-use sinew_source::{Diagnostic, Node, Schema, Span};
+use sinew_source::{Diagnostic, Node, Severity, Span, check_schema};
+
+use crate::near_members::misspelled;
 
 use super::model::{EvalKind, Evaluator, Workflow};
 use super::path::Path;
@@ -50,11 +52,18 @@ pub(super) fn form(root: &Node) -> Vec<Diagnostic> {
             let text = "must declare output_required or output_matches";
             found.push(error(node.span, &format!("{place}.requires"), text));
         }
-        if let Some(output) = node.get("output").filter(|output| output.as_object().is_some())
-            && let Err(why) = Schema::compile(&output.to_json())
-        {
-            let text = format!("is not a valid JSON Schema: {why}");
-            found.push(error(output.span, &format!("{place}.output"), &text));
+        if let Some(output) = node.get("output").filter(|output| output.as_object().is_some()) {
+            const INVALID: &str = "is not a valid JSON Schema";
+            for mut finding in check_schema(output, "it") {
+                if finding.severity == Severity::Error {
+                    finding.code = code::SWENY_WORKFLOW_WRONG_FORM.as_str();
+                    finding.sub_code = Some("SCHEMA".to_owned());
+                    let reason = finding.message.trim_start_matches(&format!("it {INVALID}: "));
+                    finding.message = format!("{INVALID}: {reason}");
+                }
+                finding.message = format!("{place}.output: {}", finding.message);
+                found.push(finding);
+            }
         }
         if node.get("tools").is_some_and(|tools| lacks(tools, &["allow", "deny"])) {
             found.push(error(node.span, &format!("{place}.tools"), "must declare allow or deny"));
@@ -100,7 +109,7 @@ fn evaluator(node: &Node, place: &str, found: &mut Vec<Diagnostic>) {
     let kind = node.get("kind").and_then(Node::as_str);
     match kind {
         Some("judge") => {
-            if !has("rubric") {
+            if !has("rubric") && misspelled(node, "rubric").is_none() {
                 report("a judge evaluator needs a rubric");
             }
             if has("rule") {
@@ -166,11 +175,23 @@ impl IdSpans<'_> {
         self.end(n, "")
     }
 
+    fn edge_node(&self, n: usize) -> Option<&Node> {
+        self.root.get("edges")?.as_array()?.get(n)
+    }
+
     /// Returns the span of one end of an edge, or of the whole edge if the field is missing.
     fn end(&self, n: usize, key: &str) -> Span {
-        let edges = self.root.get("edges").and_then(Node::as_array);
-        let edge = edges.and_then(|edges| edges.get(n));
+        let edge = self.edge_node(n);
         edge.and_then(|edge| edge.get(key)).or(edge).map(|node| node.span).unwrap_or_default()
+    }
+
+    /// Returns the span of a path that a node requires.
+    fn required_path(&self, id: &str, path: &str) -> Option<Span> {
+        let requires = self.root.get("nodes")?.get(id)?.get("requires")?;
+        let list = |key: &str| requires.get(key).and_then(Node::as_array).unwrap_or_default().iter();
+        let matched = list("output_matches").filter_map(|check| check.get("path"));
+        let found = list("output_required").chain(matched).find(|node| node.as_str() == Some(path))?;
+        Some(found.span)
     }
 
     fn top(&self, key: &str) -> Span {
@@ -223,7 +244,9 @@ impl GraphChecker<'_> {
                     self.hint(near(self.items.len(), id));
                 }
             }
-            if edge.from == edge.to && edge.max_iterations.is_none() {
+            let is_misspelled =
+                self.places.edge_node(n).is_some_and(|edge| misspelled(edge, "max_iterations").is_some());
+            if edge.from == edge.to && edge.max_iterations.is_none() && !is_misspelled {
                 let message = format!("Edge from \"{}\" to itself (add max_iterations to allow)", edge.from);
                 self.report("SELF_LOOP", self.places.edge(n), message);
             }
@@ -335,16 +358,17 @@ impl GraphChecker<'_> {
             |evals: &[Evaluator]| evals.iter().filter(|eval| eval.kind == EvalKind::Judge).count() as u64;
         let calls: u64 = self.workflow.nodes.values().map(|node| judges(&node.work.eval)).sum();
         let budget = self.workflow.judge_budget.unwrap_or(50);
-        let mut warn = |code: &str, span: Span, message: String| {
-            self.items.push(
-                Diagnostic::warning(code::SWENY_SETTING_PROBABLY_WRONG.as_str(), message)
-                    .at(span)
-                    .sub_code(code),
-            );
+        let mut warn = |code: &str, span: Span, message: String, near: Option<&str>| {
+            let warning = Diagnostic::warning(code::SWENY_SETTING_PROBABLY_WRONG.as_str(), message);
+            let warning = warning.at(span).sub_code(code);
+            self.items.push(match near {
+                Some(near) => warning.hint(format!("did you mean '{near}'?")),
+                None => warning,
+            });
         };
         if calls > budget {
             let message = format!("{calls} judge evaluators are more than the judge_budget of {budget}");
-            warn("JUDGE_BUDGET", self.places.top("judge_budget"), message);
+            warn("JUDGE_BUDGET", self.places.top("judge_budget"), message, None);
         }
         for (id, node) in &self.workflow.nodes {
             let requires = node.work.requires.iter();
@@ -359,7 +383,11 @@ impl GraphChecker<'_> {
                     let message = format!(
                         "Node \"{id}\" requires '{path}', which leads to no node and not to the input"
                     );
-                    warn("UNKNOWN_PATH", self.places.node(id), message);
+                    let at = self.places.required_path(id, path).unwrap_or(self.places.node(id));
+                    let root = Path::parse(path).map(|path| path.root().to_owned());
+                    let root = root.as_deref().unwrap_or(path);
+                    let ids = self.workflow.nodes.keys().map(String::as_str).chain([INPUT]);
+                    warn("UNKNOWN_PATH", at, message, sinew_source::did_you_mean(root, ids));
                 }
             }
         }

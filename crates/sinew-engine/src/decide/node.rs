@@ -130,7 +130,12 @@ impl Decider<'_> {
                     end: Some("dry run".into()),
                 });
             } else {
-                self.complete(act, ActivationOutput::default(), false);
+                let samples = self.state.start.as_ref().map(|start| &start.mode.samples);
+                let node = &self.graph.plan().node(self.state.act(act).node).id;
+                let sample =
+                    samples.and_then(|samples| samples.get(node).or_else(|| samples.get(ask.target.name())));
+                let output = sample.map(|sample| ActivationOutput::new(Arc::clone(sample)));
+                self.complete(act, output.unwrap_or_default(), false);
             }
             return;
         }

@@ -164,6 +164,7 @@ pub(super) fn any_fact(dice: &mut Dice) -> Fact {
                 given: (0..dice.roll(3)).map(|_| (text(dice), val(dice))).collect(),
                 from: texts(dice),
                 until: texts(dice),
+                samples: (0..dice.roll(3)).map(|_| (text(dice), val(dice))).collect(),
             },
             depth: attempt,
             chain: texts(dice),

@@ -124,15 +124,18 @@ fn all_json(values: &[bytes::Bytes]) -> Decoded<Vec<Value>> {
 
 fn started(values: &mut ValueReader, message: pb::JournalStarted) -> Decoded<ExecutionStart> {
     let pb::JournalStarted { plan, input_json, mode, depth, chain, refused } = message;
-    let pb::JournalMode { dry_run, given_json, from, until } = mode.unwrap_or_default();
-    let given = given_json
-        .into_iter()
-        .map(|(id, bytes)| Ok((id, Arc::new(json(&bytes)?))))
-        .collect::<Decoded<_>>()?;
+    let pb::JournalMode { dry_run, given_json, from, until, samples_json } = mode.unwrap_or_default();
+    let by_name = |values: std::collections::BTreeMap<_, _>| {
+        let each = values
+            .into_iter()
+            .map(|(name, bytes): (String, bytes::Bytes)| Ok((name, Arc::new(json(&bytes)?))));
+        each.collect::<Decoded<_>>()
+    };
+    let (given, samples) = (by_name(given_json)?, by_name(samples_json)?);
     Ok(ExecutionStart {
         plan,
         input: values.read(&input_json)?,
-        mode: ExecutionMode { dry_run, given, from, until },
+        mode: ExecutionMode { dry_run, given, from, until, samples },
         depth,
         chain,
         refused: refused.map(fault).transpose()?,

@@ -1,5 +1,7 @@
 //! Facts to messages.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde_json::Value;
 use sinew_protocol::pb::{self, journal_fact::Fact as Kind};
@@ -157,12 +159,16 @@ fn all_json(values: &[Value]) -> Vec<Bytes> {
 
 fn started(values: &mut ValueWriter, start: &ExecutionStart) -> pb::JournalStarted {
     let ExecutionStart { plan, input, mode, depth, chain, refused } = start;
-    let ExecutionMode { dry_run, given, from, until } = mode;
+    let ExecutionMode { dry_run, given, from, until, samples } = mode;
+    let values_json = |values: &BTreeMap<String, SharedJson>| {
+        values.iter().map(|(name, value)| (name.clone(), json(value))).collect()
+    };
     let mode = (*mode != ExecutionMode::default()).then(|| pb::JournalMode {
         dry_run: *dry_run,
-        given_json: given.iter().map(|(id, value)| (id.clone(), json(value))).collect(),
+        given_json: values_json(given),
         from: from.clone(),
         until: until.clone(),
+        samples_json: values_json(samples),
     });
     pb::JournalStarted {
         plan: plan.clone(),

@@ -7,7 +7,7 @@ use sinew_documents::execution::{ShownWait, WaitKind};
 use sinew_documents::node_status::NodeStatus;
 use sinew_documents::words;
 use sinew_engine::{Activation, ExecutionState, Fact, IndexedPlan, ROOT, Round};
-use sinew_plan::{NodeIndex, NodeOperation, Plan};
+use sinew_plan::{EdgeIndex, NodeIndex, NodeOperation, Plan};
 
 use crate::node_rows;
 
@@ -36,10 +36,8 @@ impl DrawnProgress {
         for round in journal {
             for fact in &round.facts {
                 sinew_engine::apply(graph, &mut state, round.at, fact);
-                if let Fact::Routed { tokens, .. } | Fact::Yielded { tokens, .. } = fact {
-                    for token in tokens.iter().filter(|token| token.value.is_live()) {
-                        taken[token.edge as usize] += 1;
-                    }
+                for edge in taken_edges(plan, &state, fact) {
+                    taken[edge as usize] += 1;
                 }
             }
         }
@@ -126,6 +124,23 @@ impl DrawnProgress {
     pub(crate) fn outcome(&self) -> Option<NodeMark> {
         self.outcome.clone()
     }
+}
+
+/// Returns the edges that a fact takes: those with a live token. Of several branches to one target, only
+/// the chosen one.
+pub fn taken_edges<'a>(
+    plan: &'a Plan,
+    state: &'a ExecutionState,
+    fact: &'a Fact,
+) -> impl Iterator<Item = EdgeIndex> + 'a {
+    let (act, tokens) = match fact {
+        Fact::Routed { act, tokens, .. } => (*act, tokens.as_slice()),
+        Fact::Yielded { act, tokens, .. } => (Some(*act), tokens.as_slice()),
+        _ => (None, &[][..]),
+    };
+    let output = act.and_then(|act| state.act(act).output.as_ref()).map(|output| &*output.value);
+    let live = tokens.iter().filter(|token| token.value.is_live()).map(|token| token.edge);
+    live.filter(move |edge| plan.edge(*edge).is_branch_of(output))
 }
 
 fn mark(state: &ExecutionState, plan: &Plan, ix: NodeIndex, acts: &[&Activation]) -> NodeMark {

@@ -17,7 +17,7 @@ const MAX_COMPILED: usize = 50_000;
 /// Maximum depth of compiled subschemas, because compiling them uses the stack.
 const MAX_COMPILED_DEPTH: usize = 300;
 /// Keywords with one subschema, or with a list of them.
-const SUBSCHEMA_KEYWORDS: [&str; 16] = [
+pub(super) const SUBSCHEMA_KEYWORDS: [&str; 16] = [
     "additionalProperties",
     "unevaluatedProperties",
     "propertyNames",
@@ -36,7 +36,7 @@ const SUBSCHEMA_KEYWORDS: [&str; 16] = [
     "else",
 ];
 /// Keywords with a subschema for each name.
-const NAMED_SUBSCHEMA_KEYWORDS: [&str; 4] =
+pub(super) const NAMED_SUBSCHEMA_KEYWORDS: [&str; 4] =
     ["properties", "patternProperties", "dependentSchemas", "dependencies"];
 
 /// Prefixes of the addresses of meta-schemas, which are built into the validator.

@@ -40,6 +40,25 @@ impl ConditionFunction {
     }
 }
 
+/// Returns what to write instead of a function of other languages.
+pub(super) fn advice_on_function(name: &str) -> Option<&'static str> {
+    Some(match name.to_ascii_lowercase().as_str() {
+        "len" | "length" | "size" | "count" | "empty" | "isempty" => {
+            "compare with an empty value, such as {{…}} == [] or {{…}} != '', or let an agent return the length"
+        }
+        "max" | "min" => "write a choice: a if a > b else b",
+        "abs" => "write a choice: a if a > 0 else -a",
+        "round" | "floor" | "ceil" => "use int(), or // and %",
+        "bool" => "write the value itself, or compare it with true",
+        "any" | "all" => "write the comparisons with 'or' or 'and', or let an agent decide",
+        "contains" | "includes" | "has" => "write 'a' in {{…}}",
+        "lower" | "upper" | "startswith" | "endswith" | "strip" => "call it as a method: {{…}}.lower()",
+        "exists" | "defined" | "isnull" | "is_null" => "compare with null: {{…}} != null",
+        "string" | "number" | "integer" => "use str(), float() or int()",
+        _ => return None,
+    })
+}
+
 macro_rules! methods {
     ($($method:ident = $name:literal),+ $(,)?) => {
         /// A method that conditions may call.

@@ -74,7 +74,7 @@ impl FieldReader<'_> {
         if value.trim().is_empty() {
             return Err(syntax("f-string: empty expression not allowed"));
         }
-        let tokens = tokens_of(value, self.vars)?;
+        let tokens = tokens_of(value, self.vars, &mut Vec::new())?;
         self.rest = after;
         let mut parts = Vec::new();
         let shown = self.rest.starts_with('=');

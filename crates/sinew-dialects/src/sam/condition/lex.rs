@@ -35,21 +35,28 @@ const SYMBOLS: &[&str] = &[
     ",", "+", "-", "*", "/", "%", "=", "!", ".", ":", "&", "|", "^", "~", "@", ";",
 ];
 
-/// Returns all tokens, and the paths of the variables in them.
-pub(super) fn tokens(source: &str) -> Result<(Vec<Token>, Vec<Path>), String> {
+/// Returns all tokens, and the paths of the variables in them. Adds the offset of each token to
+/// `offsets`, and that of the end, or of the token that cannot be read.
+pub(super) fn tokens(source: &str, offsets: &mut Vec<usize>) -> Result<(Vec<Token>, Vec<Path>), String> {
     if source.len() > LONGEST {
+        offsets.push(0);
         return Err(format!("Invalid expression syntax: longer than {LONGEST} bytes"));
     }
     let mut vars = Vec::new();
-    let tokens = tokens_of(source, &mut vars)?;
+    let tokens = tokens_of(source, &mut vars, offsets)?;
     Ok((tokens, vars))
 }
 
-pub(super) fn tokens_of(source: &str, vars: &mut Vec<Path>) -> Result<Vec<Token>, String> {
+pub(super) fn tokens_of(
+    source: &str,
+    vars: &mut Vec<Path>,
+    offsets: &mut Vec<usize>,
+) -> Result<Vec<Token>, String> {
     let mut tokens = Vec::new();
     let mut rest = source;
     loop {
         rest = rest.trim_start();
+        offsets.push(source.len() - rest.len());
         let Some(first) = rest.chars().next() else {
             return Ok(tokens);
         };

@@ -31,6 +31,7 @@ mod percent;
 mod tests;
 mod text_methods;
 mod translation;
+mod types;
 
 use super::chance::ConditionPosition;
 use super::path::{Path, TemplateScope, TextPart};
@@ -46,8 +47,12 @@ pub(super) struct Condition {
 impl Condition {
     /// Parses a condition. The error states what is not allowed and, if known, the alternative.
     pub(super) fn parse(source: &str) -> Result<Self, UnreadableCondition> {
-        let parsed =
-            parse::parse(source).map_err(|reason| UnreadableCondition { text: source.to_owned(), reason })?;
+        let parsed = parse::parse(source).map_err(|(reason, at, hint)| UnreadableCondition {
+            text: source.to_owned(),
+            reason,
+            at,
+            hint,
+        })?;
         Ok(Self { source: source.to_owned(), expr: parsed.expr, vars: parsed.vars })
     }
 
@@ -74,6 +79,10 @@ pub(super) struct UnreadableCondition {
     text: String,
     /// Description of the error, without the condition's text.
     pub(super) reason: String,
+    /// Offset of the token that cannot be read, in bytes.
+    pub(super) at: usize,
+    /// Advice on the error.
+    pub(super) hint: Option<String>,
 }
 
 fn failed(source: &str, reason: &str) -> String {

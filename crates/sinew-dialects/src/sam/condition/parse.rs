@@ -2,10 +2,11 @@
 
 use num_bigint::BigInt;
 use serde_json::Value;
+use sinew_source::did_you_mean;
 
 use super::super::path::Path;
 use super::TextPiece;
-use super::callables::{CallParameter, ConditionFunction, ConditionMethod};
+use super::callables::{CallParameter, ConditionFunction, ConditionMethod, advice_on_function};
 use super::lex::{FormatToken, Token, syntax, tokens};
 
 /// An expression.
@@ -96,18 +97,32 @@ pub(super) struct Parsed {
     pub(super) vars: Vec<Path>,
 }
 
+/// An error of a condition: the reason, the offset of its token, and advice.
+pub(super) type ParseError = (String, usize, Option<String>);
+
 /// Parses a whole condition.
-pub(super) fn parse(source: &str) -> Result<Parsed, String> {
-    let (tokens, vars) = tokens(source)?;
-    let mut parser = ConditionParser { tokens, at: 0, depth: 0, made: 0, unknown: None };
-    let expr = parser.expression()?;
-    let unknown = parser.unknown.take();
-    match (parser.peek(), unknown) {
-        (None, None) => Ok(Parsed { expr, vars }),
-        (None, Some(name)) => Err(format!("Unknown identifier: {name}")),
-        (Some(token), _) => Err(unexpected(token)),
+pub(super) fn parse(source: &str) -> Result<Parsed, ParseError> {
+    let mut offsets = Vec::new();
+    let (tokens, vars) = tokens(source, &mut offsets)
+        .map_err(|reason| (reason, offsets.last().copied().unwrap_or(0), None))?;
+    let mut parser =
+        ConditionParser { tokens, at: 0, depth: 0, made: 0, unknown: None, blamed: None, advice: None };
+    let parsed = parser.expression().and_then(|expr| parser.finish(expr));
+    let at = parser.blamed.unwrap_or(parser.at);
+    let at = offsets.get(at).or(offsets.last()).copied().unwrap_or(0);
+    parsed.map(|expr| Parsed { expr, vars }).map_err(|reason| (reason, at, parser.advice))
+}
+
+/// Returns advice on a name that is not defined in conditions.
+fn advice_on_name(name: &str) -> String {
+    match did_you_mean(name, WORDS.into_iter()) {
+        Some(near) => format!("did you mean '{near}'?"),
+        None => format!("put a text in quotes: '{name}'; a path in double braces"),
     }
 }
+
+/// Names and keywords of conditions.
+const WORDS: [&str; 9] = ["true", "false", "null", "none", "and", "or", "not", "in", "is"];
 
 struct ConditionParser {
     tokens: Vec<Token>,
@@ -116,8 +131,12 @@ struct ConditionParser {
     depth: usize,
     /// Number of operators so far: chains create deep trees without nesting.
     made: usize,
-    /// The first unknown name; only reported if there is no other error.
-    unknown: Option<String>,
+    /// The first unknown name and its token; only reported if there is no other error.
+    unknown: Option<(String, usize)>,
+    /// The token that an error concerns, unless it is the next one.
+    blamed: Option<usize>,
+    /// Advice on the error.
+    advice: Option<String>,
 }
 
 const DEEPEST: usize = 50;
@@ -126,6 +145,22 @@ const LARGEST: usize = 1000;
 impl ConditionParser {
     fn peek(&self) -> Option<&Token> {
         self.tokens.get(self.at)
+    }
+
+    /// Checks that nothing follows the expression, and that it has no unknown name.
+    fn finish(&mut self, expr: Expr) -> Result<Expr, String> {
+        if let Some(token) = self.peek() {
+            return Err(unexpected(token));
+        }
+        let Some((name, at)) = self.unknown.take() else { return Ok(expr) };
+        self.blame(at);
+        self.advice = Some(advice_on_name(&name));
+        Err(format!("Unknown identifier: {name}"))
+    }
+
+    /// Sets the token of an error, unless it is known.
+    fn blame(&mut self, at: usize) {
+        self.blamed.get_or_insert(at);
     }
 
     fn symbol(&mut self, symbols: &[&'static str]) -> Option<&'static str> {
@@ -323,6 +358,7 @@ impl ConditionParser {
 
     fn primary(&mut self) -> Result<Expr, String> {
         let token = self.peek().cloned().ok_or_else(|| syntax("something is missing at the end"))?;
+        let start = self.at;
         self.at += 1;
         let name = match &token {
             Token::Name(name) => Some(name.clone()),
@@ -353,9 +389,16 @@ impl ConditionParser {
             Token::Name(name) => match name.to_lowercase().as_str() {
                 "true" => Expr::Const(Value::Bool(true)),
                 "false" => Expr::Const(Value::Bool(false)),
-                "lambda" => return Err(unsupported("Lambda")),
-                "await" => return Err(unsupported("Await")),
+                "lambda" | "await" => {
+                    self.blame(start);
+                    return Err(unsupported(if name.eq_ignore_ascii_case("lambda") {
+                        "Lambda"
+                    } else {
+                        "Await"
+                    }));
+                }
                 "and" | "or" | "not" | "in" | "is" | "if" | "else" | "for" => {
+                    self.blame(start);
                     return Err(syntax(&format!("'{name}' is not allowed here")));
                 }
                 // Null, or an unknown name: the following tokens determine the error.
@@ -363,16 +406,21 @@ impl ConditionParser {
             },
             Token::Symbol("(") => self.group()?,
             Token::Symbol("[") => Expr::List(self.list("]")?.0),
-            Token::Symbol("{") => return Err(unsupported("Dict")),
-            Token::Symbol(_) => return Err(unexpected(&token)),
+            Token::Symbol(symbol) => {
+                self.blame(start);
+                return Err(if symbol == "{" { unsupported("Dict") } else { unexpected(&token) });
+            }
         };
         if let Some(name) = name.filter(|name| !is_literal(name)) {
             if self.symbol(&["("]).is_some() {
-                let function = ConditionFunction::of(&name)?;
+                let function = ConditionFunction::of(&name).inspect_err(|_| {
+                    self.blame(start);
+                    self.advice = advice_on_function(&name).map(str::to_owned);
+                })?;
                 let args = self.arguments(function.parameters())?;
                 return self.trail(Expr::Call(function, args));
             }
-            self.unknown.get_or_insert(name);
+            self.unknown.get_or_insert((name, start));
         }
         self.trail(expr)
     }
@@ -396,12 +444,15 @@ impl ConditionParser {
             read.push(match part {
                 FormatToken::Text(pieces) => FormatPart::Text(pieces),
                 FormatToken::Field { tokens, conversion, spec } => {
+                    // Errors in a field have the position of its string.
+                    let string = self.blamed.replace(self.at.saturating_sub(1));
                     let around = (std::mem::replace(&mut self.tokens, tokens), std::mem::take(&mut self.at));
                     let value = self.nested(Self::expression)?;
                     if let Some(token) = self.peek() {
                         return Err(unexpected(token));
                     }
                     (self.tokens, self.at) = around;
+                    self.blamed = string;
                     let spec = self.nested(|parser| parser.format_parts(spec))?;
                     FormatPart::Field(Box::new(value), conversion, spec)
                 }
@@ -422,11 +473,15 @@ impl ConditionParser {
                 };
                 self.at += 1;
                 if name.starts_with('_') {
+                    self.blame(self.at - 1);
                     return Err(format!("Unsupported attribute: '{name}'"));
                 }
+                let start = self.at - 1;
                 expr = if self.symbol(&["("]).is_some() {
-                    let method =
-                        ConditionMethod::of(&name).ok_or_else(|| format!("Unsupported method: '{name}'"))?;
+                    let Some(method) = ConditionMethod::of(&name) else {
+                        self.blame(start);
+                        return Err(format!("Unsupported method: '{name}'"));
+                    };
                     Expr::Method(Box::new(expr), method, self.arguments(method.parameters())?)
                 } else {
                     Expr::Attribute(Box::new(expr), name)

@@ -334,7 +334,10 @@ fn templates_and_paths_that_cannot_be_meant_are_told() {
         };
         assert_eq!(crate::detect(&document).map(Dialect::name), Some(NAME), "{key}");
         let found = lower(&wrong).unwrap_err();
-        assert!(found.items.iter().any(|item| item.code == "SINEW-2102"), "{key}: {found}");
+        let (code, hint) =
+            if key == "node" { ("SINEW-2101", Some("did you mean 'nodes'?")) } else { ("SINEW-2102", None) };
+        let told: Vec<_> = found.items.iter().map(|item| (item.code, item.hint.as_deref())).collect();
+        assert_eq!(told, [(code, hint)], "{key}: {found}");
     }
 }
 

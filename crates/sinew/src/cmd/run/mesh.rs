@@ -309,6 +309,7 @@ fn report(args: &RunArgs, record: &Record, output: &Output) {
         report_asks(&record.execution, output);
         return;
     }
+    super::report_warnings(&record.execution, output);
     let until = if state.ended { state.at } else { state.at.max(local::now()) };
     if output.is_machine() {
         let mut document = json!({

@@ -19,11 +19,12 @@ use sinew_engine::{
     waiting,
 };
 use sinew_execution::{Execution, Program};
+use sinew_inspection::describe;
 use sinew_inspection::execution_status::end_word;
 use sinew_inspection::node_rows;
 use sinew_inspection::record::Record;
 use sinew_operations::artifact_folder::KeptArtifacts;
-use sinew_operations::dry_run::would_ask;
+use sinew_operations::dry_run::{output_samples, would_ask};
 use sinew_operations::export_file;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::file_agents::{self, FileAgents, PeopleOfNode};
@@ -259,7 +260,7 @@ fn answers(args: &RunArgs, loaded: &Loaded, called: &CalledFiles) -> Result<Vec<
     input::pairs(&args.answer, "--answer")?.into_iter().map(answer).collect()
 }
 
-async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -> Result<Exit, Failure> {
+async fn execute(args: &RunArgs, loaded: &Loaded, mut task: Task, output: &Output) -> Result<Exit, Failure> {
     let mut set = file_agents::load(&args.agents, &args.file)?;
     let untrusted = if args.dry_run {
         BTreeSet::new()
@@ -268,6 +269,9 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
         args.trust.check(&set, &args.agents, called_from(&set, &named), output)?
     };
     add_ready_made(&mut set)?;
+    if args.dry_run {
+        task.mode.samples = output_samples(task.program.graph.plan(), &set);
+    }
     if let Some(alias) = &args.model {
         file_agents::choose_model(set.iter(), alias)?;
     }
@@ -449,6 +453,7 @@ fn report(
         report_asks(execution, output);
         return;
     }
+    report_warnings(execution, output);
     if output.is_machine() {
         let mut document = document(execution, stored, folder);
         if args.native {
@@ -506,6 +511,14 @@ fn report(
     }
 }
 
+/// Reports problems that did not fail a node.
+fn report_warnings(execution: &Execution, output: &Output) {
+    for warning in describe::warnings(execution) {
+        let node = warning.node.map(|node| format!("{}: ", words::name(&node))).unwrap_or_default();
+        output.note_block(&format!("warning: {node}{}", sinew_source::indented(&warning.message)));
+    }
+}
+
 /// Returns whether the input was rejected, so that nothing ran.
 fn refused(execution: &Execution) -> bool {
     execution.state().start.as_ref().is_some_and(|start| start.refused.is_some())
@@ -522,7 +535,7 @@ fn report_asks(execution: &Execution, output: &Output) {
         asks.iter().map(line).collect::<Vec<_>>().join("\n")
     });
     output.note(
-        "dry run: no agent was called; every result was taken as null, so a real run may branch differently",
+        "dry run: no agent was called; every result is a sample of its schema, or null, so a real run may branch differently",
     );
 }
 

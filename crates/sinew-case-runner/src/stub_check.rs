@@ -1,0 +1,86 @@
+//! Stubs that have drifted from the workflow: nothing calls them, or their output breaks the schema of
+//! their agent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use sinew_agents::AgentSet;
+use sinew_plan::Plan;
+use sinew_source::{Member, Node, Schema, check_node};
+
+use crate::case_file::Case;
+use crate::expectation::{Mismatch, unknown_name};
+use crate::observation::CaseObservation;
+
+/// Members of a case with stubs, and the kind of each.
+const KINDS: [(&str, &str); 3] = [("agents", "agent"), ("nodes", "node"), ("routes", "route")];
+
+/// Returns the stubs of a case: kind and name, and the member.
+fn stubs(case: &Case) -> impl Iterator<Item = (&'static str, &Member)> {
+    KINDS.into_iter().flat_map(|(key, kind)| {
+        let members = case.node.get(key).and_then(Node::as_object).unwrap_or_default();
+        members.iter().map(move |member| (kind, member))
+    })
+}
+
+/// Returns the stubs that no case used, each with the index of the first case that has it. Cases that
+/// share a stub by an alias share its place in the file, so one of them has to use it.
+pub(crate) fn unused(seen: &[(&Case, Option<&CaseObservation>)]) -> Vec<(usize, Mismatch)> {
+    let mut used: BTreeSet<(u32, usize)> = BTreeSet::new();
+    let mut first: BTreeMap<(u32, usize), (usize, &'static str, &Member)> = BTreeMap::new();
+    for (n, (case, observed)) in seen.iter().enumerate() {
+        for (kind, member) in stubs(case) {
+            let place = (member.key_span.file, member.key_span.start);
+            // A case that did not run says nothing about its stubs.
+            let is_used = observed.is_none_or(|seen| seen.used.contains(&format!("{kind} {}", member.key)));
+            if is_used {
+                used.insert(place);
+            }
+            first.entry(place).or_insert((n, kind, member));
+        }
+    }
+    let unused = first.into_iter().filter(|(place, _)| !used.contains(place));
+    let mismatch = |(_, (n, kind, member)): (_, (usize, &'static str, &Member))| {
+        let seen = seen.get(n)?.1?;
+        // `NODE#TAG`, and the children of maps and loops (`m_0`).
+        let base = member.key.split('#').next().unwrap_or_default();
+        let is_known = seen.names.contains(base) || seen.nodes.contains_key(base);
+        let line = if is_known {
+            "it is never used: no case calls it; remove it, or correct the case".to_owned()
+        } else {
+            unknown_name(base, seen)
+        };
+        Some((n, Mismatch::new(member.key_span, format!("stub of {kind} {}", member.key), vec![line])))
+    };
+    unused.filter_map(mismatch).collect()
+}
+
+/// Returns the outputs of stubs that break the output schema of their node or agent.
+pub(crate) fn misfits(case: &Case, plan: &Plan, agents: &AgentSet) -> Vec<Mismatch> {
+    let mut found = Vec::new();
+    for (kind, member) in stubs(case) {
+        let schema = match kind {
+            "agent" => agents.get(&member.key).and_then(|agent| agent.output_schema()).cloned(),
+            "node" => plan.find(&member.key).and_then(|ix| {
+                let node = plan.node(ix);
+                let own = node.extra.get("output_schema_override").filter(|own| own.is_object());
+                let of_agent = || agents.get(node.agent.as_deref()?)?.output_schema();
+                own.or_else(of_agent).cloned()
+            }),
+            _ => None,
+        };
+        let Some(schema) = schema.and_then(|schema: Value| Schema::compile(&schema).ok()) else { continue };
+        let what = format!("stub of {kind} {}", member.key);
+        for stub in member.value.as_array().unwrap_or(std::slice::from_ref(&member.value)) {
+            // A status makes the output a part of another object.
+            let Some(output) = stub.get("output").filter(|_| stub.get("status").is_none()) else { continue };
+            found.extend(check_node(&schema, output).into_iter().map(|finding| {
+                let mut lines =
+                    vec![format!("its output breaks the schema of the agent: {}", finding.message)];
+                lines.extend(finding.hint);
+                Mismatch::new(finding.span.unwrap_or(output.span), what.clone(), lines)
+            }));
+        }
+    }
+    found
+}

@@ -1,0 +1,3 @@
+//! Tests of this crate against files.
+
+mod mistakes;
