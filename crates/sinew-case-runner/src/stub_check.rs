@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use sinew_agents::AgentSet;
 use sinew_plan::Plan;
-use sinew_source::{Member, Node, Schema, check_node};
+use sinew_protocol::code;
+use sinew_source::{Diagnostic, Kind, Member, Node, Schema, check_node, did_you_mean};
 
 use crate::case_file::Case;
 use crate::expectation::{Mismatch, unknown_name};
@@ -55,6 +56,28 @@ pub(crate) fn unused(seen: &[(&Case, Option<&CaseObservation>)]) -> Vec<(usize, 
     unused.filter_map(mismatch).collect()
 }
 
+/// Returns whether a violation is more than an abbreviation: a stub may leave out required properties,
+/// unless one of its own resembles the missing one.
+fn is_drift(output: &Node, finding: &Diagnostic) -> bool {
+    if finding.code != code::REQUIRED_PROPERTY_MISSING.as_str() {
+        return true;
+    }
+    let missing = finding.message.split('\'').nth(1).unwrap_or_default();
+    let object = finding.span.and_then(|span| object_at(output, span.start));
+    let members = object.and_then(Node::as_object).unwrap_or_default();
+    members.iter().any(|member| did_you_mean(&member.key, std::iter::once(missing)).is_some())
+}
+
+/// Returns the object that starts at an offset of the file.
+fn object_at(node: &Node, start: usize) -> Option<&Node> {
+    match &node.kind {
+        Kind::Object(_) if node.span.start == start => Some(node),
+        Kind::Object(members) => members.iter().find_map(|member| object_at(&member.value, start)),
+        Kind::Array(items) => items.iter().find_map(|item| object_at(item, start)),
+        _ => None,
+    }
+}
+
 /// Returns the outputs of stubs that break the output schema of their node or agent.
 pub(crate) fn misfits(case: &Case, plan: &Plan, agents: &AgentSet) -> Vec<Mismatch> {
     let mut found = Vec::new();
@@ -74,7 +97,9 @@ pub(crate) fn misfits(case: &Case, plan: &Plan, agents: &AgentSet) -> Vec<Mismat
         for stub in member.value.as_array().unwrap_or(std::slice::from_ref(&member.value)) {
             // A status makes the output a part of another object.
             let Some(output) = stub.get("output").filter(|_| stub.get("status").is_none()) else { continue };
-            found.extend(check_node(&schema, output).into_iter().map(|finding| {
+            let findings =
+                check_node(&schema, output).into_iter().filter(|finding| is_drift(output, finding));
+            found.extend(findings.map(|finding| {
                 let mut lines =
                     vec![format!("its output breaks the schema of the agent: {}", finding.message)];
                 lines.extend(finding.hint);
