@@ -17,7 +17,7 @@ use super::chance::ConditionPosition;
 use super::execution_state::execution_state;
 use super::lower::{MOST, OUT};
 use super::model::{Strategy, Work};
-use super::path::{MissingField, TemplateScope};
+use super::path::TemplateScope;
 use super::program::{CompiledNode, CompiledPlan, Read, schema};
 use super::template::fill;
 use super::world::{ScopeView, name};
@@ -96,7 +96,7 @@ impl Adapter for SamAdapter {
     fn result(&self, ctx: &AdapterContext<'_>) -> Result<Value, Fault> {
         let program = CompiledPlan::of(ctx.graph)?;
         let view = ScopeView::new(ctx, &program, ctx.root());
-        let output = program.output.resolve(&view, MissingField::Refused).map_err(no_value)?;
+        let output = program.output.resolve(&view).map_err(no_value)?;
         match &ctx.plan().output_schema {
             Some(source) if !ctx.dry_run() => checked(
                 source,
@@ -267,11 +267,7 @@ impl<'c> StartingNode<'c> {
     /// dependencies.
     fn input(&self) -> Result<SharedJson, Fault> {
         if let Some(mapping) = &self.node.data {
-            // Exit handlers report whatever exists: after a success there is no error, after a
-            // failure outputs are missing.
-            let is_exit = self.ctx.outcome().is_some();
-            let missing = if is_exit { MissingField::Null } else { MissingField::Refused };
-            return mapping.resolve(&self.view, missing).map(SharedJson::from).map_err(no_value);
+            return mapping.resolve(&self.view).map(SharedJson::from).map_err(no_value);
         }
         let whole =
             || self.ctx.state.start.as_ref().map(|start| Arc::clone(&start.input)).unwrap_or_default();
@@ -309,7 +305,7 @@ impl<'c> StartingNode<'c> {
         is_tolerant: bool,
     ) -> Result<NodeDecision, Fault> {
         let items = match &self.node.data {
-            Some(template) => template.resolve(&self.view, MissingField::Null).map_err(no_value)?,
+            Some(template) => template.resolve(&self.view).map_err(no_value)?,
             None => Value::Null,
         };
         let items = match items {

@@ -13,7 +13,7 @@ use sinew_protocol::{Fault, code};
 
 use super::duration;
 use super::lower::OUT;
-use super::path::{MissingField, TemplateScope, TextPart};
+use super::path::{TemplateScope, TextPart};
 use super::template::{Template, fill};
 
 /// Maximum number of people of one question.
@@ -98,9 +98,9 @@ pub(super) fn question(
     let missing = |reason: String| Fault::invalid(code::TEMPLATE_FIELD_MISSING.as_str(), reason);
     let prompt = fill(prompt.unwrap_or_default(), scope);
     let prompt = prompt.map_err(|error| missing(error.to_string()))?;
-    let data = data.map(|data| data.resolve(scope, MissingField::Refused)).transpose().map_err(missing)?;
+    let data = data.map(|data| data.resolve(scope)).transpose().map_err(missing)?;
     let allowed = Template::parse(&Value::Array(approval.allowed.clone()));
-    let allowed = people(&allowed.resolve(scope, MissingField::Refused).map_err(missing)?)?;
+    let allowed = people(&allowed.resolve(scope).map_err(missing)?)?;
     Ok(NodeDecision::Wait(Box::new(PersonRequest {
         prompt: prompt + &progress(approval, &[]),
         data: SharedJson::new(data.unwrap_or_default()),

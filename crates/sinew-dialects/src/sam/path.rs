@@ -1,8 +1,7 @@
 //! Parsing and lookup of the path between `{{` and `}}`.
 //!
-//! A path without a value is null, in templates and in conditions. One case is an error in
-//! conditions, and elsewhere if the caller selects it ([`MissingField::Refused`]): a missing field
-//! in the output of a completed node.
+//! A path without a value is null (specification, section "Resolution"). One case is an error in
+//! conditions: a missing field in the output of a completed node.
 
 use std::borrow::Cow;
 
@@ -75,15 +74,6 @@ impl PathValue<'_> {
     }
 }
 
-/// Treatment of a missing field in the output of a completed node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MissingField {
-    /// An error, for inputs and mappings.
-    Refused,
-    /// Null, for operators, items of maps and exit handlers, which handle missing values.
-    Null,
-}
-
 /// Values for path lookups.
 pub(super) trait TemplateScope {
     /// Returns the workflow's input; `None` before it is known.
@@ -142,13 +132,9 @@ impl Path {
         Self { root, steps, shown }
     }
 
-    /// Returns the value for an input, a mapping or an instruction: null if it is missing, except
-    /// as defined by [`MissingField`]. Node outputs are never copied.
-    pub(super) fn value<'a>(
-        &self,
-        world: &'a dyn TemplateScope,
-        missing: MissingField,
-    ) -> Result<PathValue<'a>, String> {
+    /// Returns the value for an input, a mapping or an instruction: null if it is missing. Node
+    /// outputs are never copied.
+    pub(super) fn value<'a>(&self, world: &'a dyn TemplateScope) -> Result<PathValue<'a>, String> {
         let found = match &self.root {
             PathRoot::Input => walk(world.input().ok_or(NO_INPUT)?, &self.steps).ok().map(Cow::Borrowed),
             PathRoot::Workflow => {
@@ -168,7 +154,7 @@ impl Path {
                 NodeLookup::Done(output) if self.steps.is_empty() => {
                     return Ok(PathValue::OutputDict(output));
                 }
-                NodeLookup::Done(output) => self.field(id, output, world, missing)?.map(Cow::Borrowed),
+                NodeLookup::Done(output) => self.field(output).map(Cow::Borrowed),
             },
         };
         Ok(PathValue::Value(found.unwrap_or(Cow::Owned(Value::Null))))
@@ -185,24 +171,11 @@ impl Path {
     }
 
     /// Looks up the steps in the output of a completed node.
-    fn field<'a>(
-        &self,
-        id: &str,
-        output: &'a Value,
-        world: &dyn TemplateScope,
-        missing: MissingField,
-    ) -> Result<Option<&'a Value>, String> {
-        let found = match self.steps.split_first() {
-            None => return Ok(Some(output)),
-            Some((step, rest)) if step == OUTPUT => walk(output, rest),
-            Some((step, _)) => Err(step.as_str()),
-        };
-        match found {
-            Ok(value) => Ok(Some(value)),
-            Err(_) if missing == MissingField::Null || world.lenient() => Ok(None),
-            Err(step) => {
-                Err(format!("Output field '{step}' not found in node '{id}' for path: {}", self.shown))
-            }
+    fn field<'a>(&self, output: &'a Value) -> Option<&'a Value> {
+        match self.steps.split_first() {
+            None => Some(output),
+            Some((step, rest)) if step == OUTPUT => walk(output, rest).ok(),
+            Some(_) => None,
         }
     }
 
@@ -235,7 +208,7 @@ impl Path {
                     Err(self.no_field(steps.map_or(OUTPUT, |(step, _)| step.as_str())))
                 }
             },
-            _ => match self.value(world, MissingField::Refused)? {
+            _ => match self.value(world)? {
                 PathValue::Value(value) => Ok(value),
                 PathValue::OutputDict(output) => Ok(Cow::Borrowed(output)),
             },

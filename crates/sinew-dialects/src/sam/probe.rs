@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::chance::ConditionPosition;
 use super::condition::Condition;
-use super::path::{MissingField, NodeLookup, TemplateScope};
+use super::path::{NodeLookup, TemplateScope};
 use super::template::Template;
 
 /// The data of an expression: outputs by node id, next to `workflow_input`, `_map_item`,
@@ -41,5 +41,5 @@ pub fn condition(text: &str, data: &Value) -> Result<bool, String> {
 
 /// Fills the templates in a value from this data. The error names the one that cannot be filled.
 pub fn resolve(value: &Value, data: &Value) -> Result<Value, String> {
-    Template::parse(value).resolve(&Data(data), MissingField::Refused)
+    Template::parse(value).resolve(&Data(data))
 }

@@ -6,7 +6,7 @@ use sinew_engine::{ActivationOutput, NodeDecision, SharedJson};
 use sinew_protocol::{Fault, code};
 
 use super::duration;
-use super::path::{MissingField, TemplateScope};
+use super::path::TemplateScope;
 use super::template::Template;
 
 /// Settings of a sleep; exactly one of them is set.
@@ -28,7 +28,7 @@ pub(super) fn start(
     output: SharedJson,
 ) -> Result<NodeDecision, Fault> {
     let filled = |template: &Value| {
-        let value = Template::parse(template).resolve(scope, MissingField::Refused);
+        let value = Template::parse(template).resolve(scope);
         value.map_err(|reason| Fault::invalid(code::TEMPLATE_FIELD_MISSING.as_str(), reason))
     };
     let wrong = |reason: String| Fault::invalid(code::DURATION_CANNOT_BE_READ.as_str(), reason);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::path::{MissingField, Path, TemplateScope, TextPart, parts};
+use super::path::{Path, TemplateScope, TextPart, parts};
 use crate::fill::{FillBudget, FillError};
 
 /// A parsed value.
@@ -67,45 +67,39 @@ impl Template {
         matches!(self, Self::Literal(_))
     }
 
-    /// Returns the value; an error if its templates insert too much data. Operators handle missing
-    /// fields regardless of `missing`.
-    pub(super) fn resolve(&self, world: &dyn TemplateScope, missing: MissingField) -> Result<Value, String> {
-        self.resolve_within(world, missing, &FillBudget::default())
+    /// Returns the value; an error if its templates insert too much data.
+    pub(super) fn resolve(&self, world: &dyn TemplateScope) -> Result<Value, String> {
+        self.resolve_within(world, &FillBudget::default())
     }
 
-    fn resolve_within(
-        &self,
-        world: &dyn TemplateScope,
-        missing: MissingField,
-        budget: &FillBudget,
-    ) -> Result<Value, String> {
+    fn resolve_within(&self, world: &dyn TemplateScope, budget: &FillBudget) -> Result<Value, String> {
         match self {
             Self::Literal(value) => Ok(value.clone()),
-            Self::Path(path) => filled(path, world, missing, budget),
+            Self::Path(path) => filled(path, world, budget),
             Self::Text(parts) => {
                 let mut out = String::new();
                 for part in parts {
                     match part {
                         TextPart::Text(text) => out.push_str(text),
                         TextPart::Path(path, _) => {
-                            out.push_str(&as_text(&filled(path, world, missing, budget)?));
+                            out.push_str(&as_text(&filled(path, world, budget)?));
                         }
                     }
                 }
                 Ok(Value::String(out))
             }
             Self::List(items) => {
-                let items = items.iter().map(|item| item.resolve_within(world, missing, budget));
+                let items = items.iter().map(|item| item.resolve_within(world, budget));
                 items.collect::<Result<_, _>>().map(Value::Array)
             }
             Self::Object(members) => members
                 .iter()
-                .map(|(key, item)| Ok((key.clone(), item.resolve_within(world, missing, budget)?)))
+                .map(|(key, item)| Ok((key.clone(), item.resolve_within(world, budget)?)))
                 .collect::<Result<Map<_, _>, String>>()
                 .map(Value::Object),
             Self::Coalesce(items) => {
                 for item in items {
-                    let value = item.resolve_within(world, MissingField::Null, budget)?;
+                    let value = item.resolve_within(world, budget)?;
                     if !value.is_null() {
                         return Ok(value);
                     }
@@ -113,7 +107,7 @@ impl Template {
                 Ok(Value::Null)
             }
             Self::Concat(items) => {
-                let values = items.iter().map(|item| item.resolve_within(world, MissingField::Null, budget));
+                let values = items.iter().map(|item| item.resolve_within(world, budget));
                 values.collect::<Result<Vec<_>, _>>().map(concat)
             }
             Self::Broken(name) => Err(needs_list(name)),
@@ -149,13 +143,8 @@ pub(super) fn paths_of(parts: &[TextPart]) -> impl Iterator<Item = &Path> {
 }
 
 /// Returns the value at a path, after charging for its copy.
-fn filled(
-    path: &Path,
-    world: &dyn TemplateScope,
-    missing: MissingField,
-    budget: &FillBudget,
-) -> Result<Value, String> {
-    let value = path.value(world, missing)?;
+fn filled(path: &Path, world: &dyn TemplateScope, budget: &FillBudget) -> Result<Value, String> {
+    let value = path.value(world)?;
     budget.pay(value.bytes()).map_err(|error| error.to_string())?;
     Ok(value.into_value())
 }
@@ -168,7 +157,7 @@ pub(super) fn fill(parts: &[TextPart], world: &dyn TemplateScope) -> Result<Stri
     for part in parts {
         match part {
             TextPart::Text(text) => out.push_str(text),
-            TextPart::Path(path, written) => match path.value(world, MissingField::Null) {
+            TextPart::Path(path, written) => match path.value(world) {
                 Ok(value) => {
                     budget.pay(value.bytes())?;
                     let value = value.into_value();
