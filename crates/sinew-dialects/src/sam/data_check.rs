@@ -212,7 +212,7 @@ impl<'d> DefinitionCheck<'d, '_> {
                 }
             }
             PathRoot::Node(id) => self.node_path(path, id, what, node, at),
-            PathRoot::Item | PathRoot::Index | PathRoot::Iteration => {}
+            PathRoot::Item | PathRoot::Alias | PathRoot::Index | PathRoot::Iteration => {}
         }
     }
 

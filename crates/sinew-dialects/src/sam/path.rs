@@ -27,8 +27,10 @@ pub(super) enum PathRoot {
     Input,
     /// `workflow.status` and `workflow.error`, available to exit handlers.
     Workflow,
-    /// `_map_item`, also written `item`.
+    /// `_map_item`.
     Item,
+    /// `item`: the item of the map, or outside of maps the node of this name.
+    Alias,
     /// `_map_index`.
     Index,
     /// `_loop_iteration`.
@@ -63,6 +65,11 @@ impl PathValue<'_> {
             Self::Value(value) => filled_bytes(value),
             Self::OutputDict(output) => filled_bytes(output) + OUTPUT.len() + 6,
         }
+    }
+
+    /// Returns a copy that borrows nothing.
+    fn into_owned<'b>(self) -> PathValue<'b> {
+        PathValue::Value(Cow::Owned(self.into_value()))
     }
 
     /// Returns the value.
@@ -120,10 +127,7 @@ impl Path {
             }
             ("workflow", Some(_)) => (PathRoot::Workflow, 1),
             ("_map_item", _) => (PathRoot::Item, 1),
-            ("item", _) => {
-                shown = shown.replacen("item", "_map_item", 1);
-                (PathRoot::Item, 1)
-            }
+            (NODE_OR_ITEM, _) => (PathRoot::Alias, 1),
             ("_map_index", _) => (PathRoot::Index, 1),
             ("_loop_iteration", _) => (PathRoot::Iteration, 1),
             (id, _) => (PathRoot::Node(id.to_owned()), 1),
@@ -140,7 +144,11 @@ impl Path {
             PathRoot::Workflow => {
                 world.workflow().and_then(|value| walk(value, &self.steps).ok()).map(Cow::Borrowed)
             }
-            PathRoot::Item => {
+            PathRoot::Alias if world.item().is_none() => {
+                let node = Self { root: PathRoot::Node(NODE_OR_ITEM.to_owned()), ..self.clone() };
+                return node.value(world).map(PathValue::into_owned);
+            }
+            PathRoot::Item | PathRoot::Alias => {
                 let item = world.item();
                 item.and_then(|item| walk(item, unwrapped(item, &self.steps)).ok()).map(Cow::Borrowed)
             }
@@ -239,6 +247,8 @@ impl Path {
     }
 }
 
+/// Alias of `_map_item` in maps.
+const NODE_OR_ITEM: &str = "item";
 const NO_INPUT: &str = "Workflow input has not been initialized";
 /// The field of a node with its output.
 pub(super) const OUTPUT: &str = "output";

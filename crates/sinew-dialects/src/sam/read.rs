@@ -132,7 +132,8 @@ impl<'n> ObjectFields<'n> {
     /// Returns an integer of at least `least`.
     pub(super) fn whole(&mut self, keys: Keys, least: u32, found: &mut ParseFindings) -> Option<u32> {
         let node = self.get(keys, found)?;
-        let number = node.as_i64().map(|number| u32::try_from(number).ok().filter(|number| *number >= least));
+        let written = node.as_i64().or_else(|| node.as_str()?.trim().parse().ok());
+        let number = written.map(|number| u32::try_from(number).ok().filter(|number| *number >= least));
         match number {
             Some(Some(number)) => return Some(number),
             Some(None) => found.push(
@@ -150,7 +151,7 @@ impl<'n> ObjectFields<'n> {
     /// Returns a number of at least `least`.
     pub(super) fn number(&mut self, keys: Keys, least: f64, found: &mut ParseFindings) -> Option<f64> {
         let node = self.get(keys, found)?;
-        let number = node.as_f64();
+        let number = node.as_f64().or_else(|| node.as_str()?.trim().parse().ok());
         match number {
             Some(number) if number >= least => return Some(number),
             Some(_) => found.push(

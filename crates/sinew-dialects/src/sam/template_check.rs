@@ -168,7 +168,7 @@ fn is_certain_path(inner: &str, is_node: &dyn Fn(&str) -> bool) -> bool {
     match &path.root {
         PathRoot::Input => true,
         PathRoot::Node(id) => is_node(id) && path.steps.first().is_some_and(|step| step == OUTPUT),
-        PathRoot::Item | PathRoot::Index | PathRoot::Iteration => inner.starts_with('_'),
+        PathRoot::Item | PathRoot::Alias | PathRoot::Index | PathRoot::Iteration => inner.starts_with('_'),
         PathRoot::Workflow => false,
     }
 }

@@ -28,7 +28,7 @@ impl DefinitionCheck<'_, '_> {
                 if first == OUTPUT { within(&*self.output_schema(id)?, rest) } else { None }
             }
             PathRoot::Index | PathRoot::Iteration => Some(ValueType::of("number")),
-            PathRoot::Workflow | PathRoot::Item => None,
+            PathRoot::Workflow | PathRoot::Item | PathRoot::Alias => None,
         }
     }
 

@@ -484,4 +484,4 @@ pub(super) fn hinted(finding: Diagnostic, near: Option<&str>) -> Diagnostic {
 }
 
 /// Names with a special meaning in templates.
-const RESERVED: [&str; 5] = ["workflow", "item", "_map_item", "_map_index", "_loop_iteration"];
+const RESERVED: [&str; 4] = ["workflow", "_map_item", "_map_index", "_loop_iteration"];

@@ -385,7 +385,7 @@ fn skills_reach_the_card() {
 
 #[test]
 fn reserved_words_are_no_ids() {
-    for id in ["workflow", "item", "_map_item", "_map_index", "_loop_iteration"] {
+    for id in ["workflow", "_map_item", "_map_index", "_loop_iteration"] {
         let workflow = json!({ "description": "d", "output_mapping": {},
             "nodes": [{"id": id, "type": "agent", "agent_name": "A"}] });
         let found = super::lower(&json!({ "workflow": workflow })).unwrap_err();

@@ -377,3 +377,17 @@ fn the_state_of_an_execution_is_the_native_result() {
     assert_eq!(state["node_outputs"]["y"], json!({ "ok": true }));
     assert_eq!(state["pending_nodes"], json!([]));
 }
+
+#[test]
+fn a_node_can_be_called_item_and_counts_can_be_texts() {
+    let retry = json!({"limit": "1", "retryPolicy": "Always", "backoff": {"duration": "1", "factor": "2"}});
+    let nodes = json!([
+        {"id": "item", "type": "agent", "agent_name": "A", "retryStrategy": retry},
+        {"id": "m", "type": "map", "depends_on": ["item"], "items": "{{item.output.l}}", "node": "b", "max_items": "5"},
+        {"id": "b", "type": "agent", "agent_name": "B", "input": {"v": "{{item}}"}},
+    ]);
+    let mesh =
+        own(&nodes, &json!({"r": "{{item.output.l.0}}"}), json!({}), json!({"A": {"output": {"l": [7]}}}));
+    assert_eq!(mesh.inputs_of("B"), [json!({ "v": 7 })]);
+    assert_eq!(mesh.outcome().unwrap().output.as_deref(), Some(&json!({ "r": 7 })));
+}
