@@ -1,4 +1,4 @@
-//! Stubs that have drifted from the workflow: nothing calls them, or their output breaks the schema of
+//! Stubs that have drifted from the workflow: nothing can call them, or their output breaks the schema of
 //! their agent.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ fn stubs(case: &Case) -> impl Iterator<Item = (&'static str, &Member)> {
     })
 }
 
-/// Returns the stubs that no case used, each with the index of the first case that has it. Cases that
+/// Returns the stubs that no case can use, because the workflow has no such node or agent, each with the index of the first case that has it. Cases that
 /// share a stub by an alias share its place in the file, so one of them has to use it.
 pub(crate) fn unused(seen: &[(&Case, Option<&CaseObservation>)]) -> Vec<(usize, Mismatch)> {
     let mut used: BTreeSet<(u32, usize)> = BTreeSet::new();
@@ -45,27 +45,39 @@ pub(crate) fn unused(seen: &[(&Case, Option<&CaseObservation>)]) -> Vec<(usize, 
         let seen = seen.get(n)?.1?;
         // `NODE#TAG`, and the children of maps and loops (`m_0`).
         let base = member.key.split('#').next().unwrap_or_default();
+        // The stub of a way that the case does not take asserts nothing.
         let is_known = seen.names.contains(base) || seen.nodes.contains_key(base);
-        let line = if is_known {
-            "it is never used: no case calls it; remove it, or correct the case".to_owned()
-        } else {
-            unknown_name(base, seen)
-        };
+        let line = (!is_known).then(|| unknown_name(base, seen))?;
         Some((n, Mismatch::new(member.key_span, format!("stub of {kind} {}", member.key), vec![line])))
     };
     unused.filter_map(mismatch).collect()
 }
 
 /// Returns whether a violation is more than an abbreviation: a stub may leave out required properties,
-/// unless one of its own resembles the missing one.
-fn is_drift(output: &Node, finding: &Diagnostic) -> bool {
+/// unless one of its own, which the schema does not know, resembles the missing one.
+fn is_drift(output: &Node, finding: &Diagnostic, schema: &Value) -> bool {
     if finding.code != code::REQUIRED_PROPERTY_MISSING.as_str() {
         return true;
     }
     let missing = finding.message.split('\'').nth(1).unwrap_or_default();
     let object = finding.span.and_then(|span| object_at(output, span.start));
     let members = object.and_then(Node::as_object).unwrap_or_default();
-    members.iter().any(|member| did_you_mean(&member.key, std::iter::once(missing)).is_some())
+    let unknown = members.iter().filter(|member| !names_property(schema, &member.key));
+    unknown.into_iter().any(|member| did_you_mean(&member.key, std::iter::once(missing)).is_some())
+}
+
+/// Returns whether a schema describes or requires a property of this name, at any depth.
+fn names_property(schema: &Value, name: &str) -> bool {
+    match schema {
+        Value::Object(members) => {
+            let is_required = members.get("required").and_then(Value::as_array);
+            members.get("properties").is_some_and(|properties| properties.get(name).is_some())
+                || is_required.is_some_and(|names| names.iter().any(|one| one == name))
+                || members.values().any(|value| names_property(value, name))
+        }
+        Value::Array(items) => items.iter().any(|item| names_property(item, name)),
+        _ => false,
+    }
 }
 
 /// Returns the object that starts at an offset of the file.
@@ -92,13 +104,14 @@ pub(crate) fn misfits(case: &Case, plan: &Plan, agents: &AgentSet) -> Vec<Mismat
             }),
             _ => None,
         };
-        let Some(schema) = schema.and_then(|schema: Value| Schema::compile(&schema).ok()) else { continue };
+        let Some(source) = schema else { continue };
+        let Ok(schema) = Schema::compile(&source) else { continue };
         let what = format!("stub of {kind} {}", member.key);
         for stub in member.value.as_array().unwrap_or(std::slice::from_ref(&member.value)) {
             // A status makes the output a part of another object.
             let Some(output) = stub.get("output").filter(|_| stub.get("status").is_none()) else { continue };
             let findings =
-                check_node(&schema, output).into_iter().filter(|finding| is_drift(output, finding));
+                check_node(&schema, output).into_iter().filter(|finding| is_drift(output, finding, &source));
             found.extend(findings.map(|finding| {
                 let mut lines =
                     vec![format!("its output breaks the schema of the agent: {}", finding.message)];

@@ -81,6 +81,7 @@ const ROUTES: [(&str, &str, Needs); 71] = [
     ("GET", "/api/v1/agents/{name}", Operator),
     ("DELETE", "/api/v1/agents/{name}", Admin),
     ("POST", "/api/v1/conversions", Operator),
+    ("GET", "/api/v1/node-types", Operator),
     ("GET", "/api/v1/map", Operator),
     ("GET", "/api/v1/artifacts", Operator),
     ("GET", "/api/v1/traffic", Operator),

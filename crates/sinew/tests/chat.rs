@@ -43,7 +43,7 @@ fn a_chat_with_a_file_asks_its_questions_here() {
     let world = World::at(String::new());
     world.write("clerk.agent.yaml", &CLERK.replace("APPROVE", "approve: {when: \"args['amount'] > 3\"}"));
     for (answer, decision) in
-        [("y as usual", "allowed by ada: as usual"), ("no", "refused by ada"), ("", "refused")]
+        [("y: as usual", "allowed by ada: as usual"), ("no", "refused by ada"), ("", "refused")]
     {
         let lines = format!("pay\n{answer}\n/cost\n/log\n/nonsense\n/exit\n");
         let (out, err) = talk(&world, &["chat", "Clerk", "--local"], &lines);
@@ -157,7 +157,7 @@ fn a_chat_with_an_agent_of_a_mesh_asks_its_questions_here() {
     world.write("clerk.agent.yaml", &CLERK.replace("APPROVE", "approve: true"));
     let _agent = world.serve(&["serve", "agent", "clerk.agent.yaml"]);
     world.online(&["Clerk"]);
-    let (out, err) = talk(&world, &["chat", "Clerk", "--mesh"], "pay\nyes as agreed\n");
+    let (out, err) = talk(&world, &["chat", "Clerk", "--mesh"], "pay\nyes, as agreed\n");
     assert_eq!(out, "Paid.\n", "{err}");
     let asked = world.json(&["execution", "list", "--workflow", "ask:person"]);
     assert_eq!(asked.as_array().map(Vec::len), Some(1), "{asked}");

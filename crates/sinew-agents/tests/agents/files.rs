@@ -114,7 +114,10 @@ fn complaints_have_places() {
         ),
         ("name: x\nrun: {script: {file: none.py}}\n", "2:22 SINEW-5010 cannot read 'none.py'"),
         ("name: x\nrun: {script: {}}\n", "2:15 SINEW-5010 expected either source or file"),
-        ("name: x\noutput_schema: {type: 5}\nrun: {command: {argv: [a]}}\n", "2:16 SINEW-5010 "),
+        (
+            "name: x\noutput_schema: {type: 5}\nrun: {command: {argv: [a]}}\n",
+            "2:23 SINEW-2112 'output_schema' has a type that is integer, not a name",
+        ),
         (
             "name: x\nrun: {http: {url: 'http://a/${TOKEN}'}}\n",
             "2:19 SINEW-5010 an environment variable may only be used in a header",

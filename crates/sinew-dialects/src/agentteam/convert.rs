@@ -163,8 +163,9 @@ pub(super) fn convert(source: &str, payload: &Value) -> Result<ConversionResult,
 
 /// Returns the result of a call with the payload.
 ///
-/// An exception, and a function that exceeds its time or memory, is [`ConversionResult::Raised`]: the
-/// original value is kept. A failure of the sandbox is an error.
+/// An exception, and a function that exceeds its time, is [`ConversionResult::Raised`]: the original
+/// value is kept. A function that exhausts the memory of its worker, or another failure of the sandbox,
+/// is an error.
 pub(super) fn convert_outcome(outcome: CallOutcome) -> Result<ConversionResult, ScriptError> {
     match outcome {
         CallOutcome::Value(result @ Value::Object(_)) => Ok(ConversionResult::Value(result)),
@@ -176,7 +177,7 @@ pub(super) fn convert_outcome(outcome: CallOutcome) -> Result<ConversionResult, 
 
 /// Returns whether the function itself is the reason of a failure.
 fn is_of_function(error: &ScriptError) -> bool {
-    error.is_raised() || matches!(error.kind, ScriptErrorKind::Timeout | ScriptErrorKind::Memory)
+    error.is_raised() || error.kind == ScriptErrorKind::Timeout
 }
 
 /// Returns the name of the function's parameter.

@@ -21,7 +21,7 @@ use sinew_protocol::task::{
 };
 use sinew_protocol::unique_keys::read_unique_within;
 use sinew_protocol::usage::{ModelTotals, TaskUsage};
-use sinew_protocol::{ArtifactName, Fault, ResultToken, Token, header};
+use sinew_protocol::{ArtifactName, Fault, ResultToken, Token, Vocabulary, header};
 use sinew_shard::outgoing;
 use sinew_source::violation_code;
 
@@ -185,7 +185,9 @@ impl Shared {
         let (input, address) = self.inline_or_stored(call, meta).await?;
         match &address {
             Some(address) => point_to(&mut message, address),
-            None => write_inline(&mut message, &input),
+            // Current releases of Solace Agent Mesh expect a file part.
+            None if self.vocabulary == Vocabulary::Spec => write_inline(&mut message, &input),
+            None => {}
         }
         let result_subject = self.result_subject(call, &Token::of(call.ask.target.name()));
         let extra = TaskExtra {

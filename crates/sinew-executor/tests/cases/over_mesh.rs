@@ -15,7 +15,7 @@ use sinew_execution::Library;
 use sinew_execution::request::{CardSchemas, Request, Sender};
 use sinew_execution::{Call, TaskKey};
 use sinew_mesh::server::ServerOptions;
-use sinew_protocol::a2a::{PartContent, SendMessageRequest};
+use sinew_protocol::a2a::SendMessageRequest;
 use sinew_protocol::command::{CancelCommand, Command};
 use sinew_protocol::journal::ParentRef;
 use sinew_protocol::task::{TaskExtra, WorkflowNodeRequest};
@@ -274,9 +274,8 @@ fn request(body: &[u8]) -> Option<(String, Request)> {
     let body = if body.get("jsonrpc").is_some() { body["params"].clone() } else { body };
     let message: SendMessageRequest = serde_json::from_value(body).ok()?;
     let extra = TaskExtra::find(message.metadata.as_ref())?.ok()?;
-    let file =
-        |content: &PartContent| matches!(content, PartContent::Url(url) if url.starts_with("artifact://"));
-    let is_file = message.message.parts.iter().any(|part| file(&part.content));
+    // An address, or the content itself.
+    let is_file = message.message.parts.iter().any(|part| part.filename.is_some());
     let name = ArtifactName::parse("input.json").ok()?;
     let input = is_file.then_some((ArtifactRef { name, version: Some(0) }, extra.input.unwrap_or_default()));
     let task = message.message.metadata.as_ref()?["sub_task_id"].as_str()?.to_owned();

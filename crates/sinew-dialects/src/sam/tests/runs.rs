@@ -292,7 +292,7 @@ fn missing_fields_are_null_in_inputs_and_mappings() {
         {"id": "a", "type": "agent", "agent_name": "A"},
         {"id": "b", "type": "agent", "agent_name": "B", "depends_on": ["a"], "input": {"v": "{{a.output.nope}}"}},
     ]);
-    let mesh = own(&nodes, &json!({"r": "{{a.output.x.y}}"}), json!({}), json!({}));
+    let mesh = own(&nodes, &json!({"output_mapping": {"r": "{{a.output.x.y}}"}}), json!({}), json!({}));
     assert_eq!(mesh.inputs_of("B"), [json!({ "v": null })]);
     assert_eq!(mesh.outcome().unwrap().output.as_deref(), Some(&json!({ "r": null })));
 }
@@ -386,8 +386,8 @@ fn a_node_can_be_called_item_and_counts_can_be_texts() {
         {"id": "m", "type": "map", "depends_on": ["item"], "items": "{{item.output.l}}", "node": "b", "max_items": "5"},
         {"id": "b", "type": "agent", "agent_name": "B", "input": {"v": "{{item}}"}},
     ]);
-    let mesh =
-        own(&nodes, &json!({"r": "{{item.output.l.0}}"}), json!({}), json!({"A": {"output": {"l": [7]}}}));
+    let mapping = json!({"output_mapping": {"r": "{{item.output.l.0}}"}});
+    let mesh = own(&nodes, &mapping, json!({}), json!({"A": {"output": {"l": [7]}}}));
     assert_eq!(mesh.inputs_of("B"), [json!({ "v": 7 })]);
     assert_eq!(mesh.outcome().unwrap().output.as_deref(), Some(&json!({ "r": 7 })));
 }

@@ -66,7 +66,8 @@ async fn answer_question(
     let decision = DecisionRequest {
         id: None,
         data: words.map_or(Value::Null, Value::String),
-        comment: reply.comment,
+        // A rejection needs a reason.
+        comment: reply.comment.or_else(|| (!reply.approved).then(|| "no answer at the terminal".to_owned())),
         reject: !reply.approved,
     };
     let id = sinew_protocol::ExecutionId::parse(&approval.execution);
