@@ -150,7 +150,10 @@ fn a_question_of_the_model_returns_the_decision_as_data() {
         let mut spec = spec();
         let tool = &mut Arc::make_mut(&mut spec.tools)[2];
         (tool.source, tool.rejection_fails) = (crate::spec::PERSON_SOURCE.to_owned(), fails);
-        let mut stubs = CountingStubs { refuses, ..CountingStubs::default() };
+        let mut stubs = CountingStubs::default();
+        if refuses {
+            stubs.answers.insert("ask".to_owned(), json!({"fails": "too much"}));
+        }
         let played = rehearse(&spec, &script(&answers), &mut stubs, &[], "first");
         let result = played.state.exchanges[0].calls[0].result.clone();
         (told(&played), result.map(|result| result.content.to_string()).unwrap_or_default())
