@@ -223,7 +223,7 @@ fn a_model_agent_speaks_the_language_of_each_dialect() {
         };
         let second = again(&input);
         let turn = (prompt.to_owned(), answer.to_owned());
-        assert_eq!(earlier(&world, &second), [turn.clone()], "{workflow}");
+        assert_eq!(earlier(&world, &second), std::slice::from_ref(&turn), "{workflow}");
         if workflow == "covalt" {
             // Too large for the short form of a task.
             let third = again(&json!({ "message": "x".repeat(70_000) }));

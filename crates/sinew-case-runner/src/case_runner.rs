@@ -252,7 +252,7 @@ impl CaseFileRunner<'_> {
         }
         let loaded = loaded.map_err(Clone::clone)?;
         let program = workflow_file::program(loaded.dialect, loaded.pick(name)?)?;
-        let library = Arc::new(self.origin.library(loaded, &self.variables)?);
+        let library = Arc::new(self.origin.library(loaded, self.variables)?);
         let seen = observation::run(case, &program, &library, &[]);
         for execution in &seen.executions {
             self.coverage.add(execution);

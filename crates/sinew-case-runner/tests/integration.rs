@@ -1,3 +1,4 @@
 //! Tests of this crate against files.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod mistakes;

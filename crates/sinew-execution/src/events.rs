@@ -16,7 +16,7 @@ use sinew_protocol::message::{
     MapStatus, MeshMessage, Outcome, WorkflowExecutionResultData, WorkflowExecutionStartData,
     WorkflowMapProgressData, WorkflowNodeExecutionResultData, WorkflowNodeExecutionStartData,
 };
-use sinew_protocol::{ActivationKey, ArtifactName, ArtifactRef, ExecutionId, TaskId};
+use sinew_protocol::{ActivationKey, ArtifactName, ArtifactRef, ExecutionId, Fault, TaskId};
 
 pub use crate::call::label;
 use crate::call::task_id;
@@ -150,7 +150,7 @@ fn ended(ctx: &AdapterContext<'_>, ids: EventIds<'_>, act: ActivationId) -> Vec<
         Some(ActivationEnd::Failed) | None => Outcome::Error,
     };
     let mut result = WorkflowNodeExecutionResultData::new(label(ctx, act), status);
-    result.error_message = one.fault.as_ref().map(|fault| fault.reason());
+    result.error_message = one.fault.as_ref().map(Fault::reason);
     result.output_artifact_ref = output_artifact(ctx, act).or_else(|| node_output(ctx, ids, act));
     if let Some(used) = activation_usage(one) {
         result.metadata.insert("usage".into(), json!(used));
@@ -367,7 +367,7 @@ fn concluded(ctx: &AdapterContext<'_>, execution: &ExecutionId) -> Option<MeshMe
             TerminalStatus::Cancelled => Outcome::Cancelled,
         },
         output_artifact_ref: execution_output(ctx, execution),
-        error_message: outcome.fault.as_ref().map(|fault| fault.reason()),
+        error_message: outcome.fault.as_ref().map(Fault::reason),
         workflow_output: outcome.output.as_ref().map(|output| Value::clone(output)),
     };
     Some(data.into())

@@ -78,6 +78,7 @@ impl Plan {
 
 /// Node of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a node")]
 pub struct PlanNode {
     /// Id from the file, unique in the plan.
     pub id: String,

@@ -1,5 +1,5 @@
 //! The recorded behaviour of Solace Agent Mesh, as far as it is this crate's: cards, tools, result markers.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 use std::path::Path;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use crate::{Diagnostic, Sources, Span};
 
 /// Returns a warning about the first comma before a closing bracket, if the first file is named as JSON.
 pub fn trailing_comma(sources: &Sources) -> Option<Diagnostic> {
-    let file = sources.get(0).filter(|file| file.name.ends_with(".json"))?;
+    let file = sources.get(0).filter(|file| file.name.to_ascii_lowercase().ends_with(".json"))?;
     let (mut quoted, mut escaped) = (false, false);
     let (mut line, mut column) = (1, 0);
     let mut comma = None;

@@ -20,7 +20,9 @@ pub(super) fn name_of(node: &PlanNode) -> &str {
 pub(super) fn events(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
     let mut events = events_of(ctx, fact);
     if let Some(id) = ctx.execution_id() {
-        events.iter_mut().for_each(|event| event.json["execution_id"] = json!(id));
+        for event in &mut events {
+            event.json["execution_id"] = json!(id);
+        }
     }
     events
 }

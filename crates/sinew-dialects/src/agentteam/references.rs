@@ -62,7 +62,9 @@ impl NodeInputs<'_> {
             Kind::String(text) => self.check_text(node, key, value, text, found),
             Kind::Array(items) => items.iter().for_each(|item| self.check_value(node, key, item, found)),
             Kind::Object(members) => {
-                members.iter().for_each(|member| self.check_value(node, key, &member.value, found));
+                for member in members {
+                    self.check_value(node, key, &member.value, found);
+                }
             }
             _ => {}
         }
@@ -80,7 +82,7 @@ impl NodeInputs<'_> {
 
     fn check_text(&self, node: &TeamNode, key: &str, value: &Node, text: &str, found: &mut Vec<Diagnostic>) {
         let is_expression = node.kind == "FLOW" && key.contains("condition");
-        let mut expressions: Vec<Range<usize>> = if is_expression { vec![0..text.len()] } else { Vec::new() };
+        let mut expressions: Vec<Range<usize>> = is_expression.then_some(0..text.len()).into_iter().collect();
         let mut at = 0;
         while let Some(start) = text[at..].find("{{").map(|start| at + start) {
             let Some(length) = text[start..].find("}}") else {

@@ -185,7 +185,9 @@ impl<'d> DefinitionCheck<'d, '_> {
                         self.found.push(typo.at(only.key_span).hint(format!("did you mean '{near}'?")));
                     }
                 }
-                members.iter().for_each(|member| self.template(&member.value, what, node));
+                for member in members {
+                    self.template(&member.value, what, node);
+                }
             }
             _ => {}
         }

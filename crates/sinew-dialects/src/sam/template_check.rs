@@ -62,7 +62,7 @@ pub(super) fn defect(text: &str, is_node: &dyn Fn(&str) -> bool) -> Option<Templ
             at = end;
             continue;
         }
-        let Some(close) = rest.find('}') else { return None };
+        let close = rest.find('}')?;
         let inner = rest[1..close].trim();
         if is_certain_path(inner, is_node) {
             let reason = if dollar { "is in the syntax of a shell" } else { "has single braces" };

@@ -81,7 +81,9 @@ impl DefinitionCheck<'_, '_> {
                 [only] if is_operator(&only.key) => {
                     let list = only.value.as_array().unwrap_or_default();
                     if only.key == "coalesce" {
-                        list.iter().for_each(|one| self.fits(one, schema, what));
+                        for one in list {
+                            self.fits(one, schema, what);
+                        }
                     }
                     return;
                 }

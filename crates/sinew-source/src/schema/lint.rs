@@ -114,7 +114,9 @@ fn walk(schema: &Node, what: &str, depth: usize, found: &mut Vec<Diagnostic>) {
             }
             _ if SUBSCHEMA_KEYWORDS.contains(&key) => {
                 let list = value.as_array().unwrap_or(std::slice::from_ref(value));
-                list.iter().for_each(|inner| walk(inner, what, depth + 1, found));
+                for inner in list {
+                    walk(inner, what, depth + 1, found);
+                }
             }
             _ => {
                 if let Some(near) = misspelled(key, found.len()) {

@@ -56,18 +56,24 @@ impl<'c> TypeCheck<'c, '_> {
             | Expr::List(list)
             | Expr::Tuple(list)
             | Expr::Call(_, list) => {
-                list.iter().for_each(|inner| self.walk(inner));
+                for inner in list {
+                    self.walk(inner);
+                }
             }
             Expr::Compute(_, left, right) | Expr::Subscript(left, right) => {
                 self.walk(left);
                 self.walk(right);
             }
             Expr::IfElse(test, then, otherwise) => {
-                [test, then, otherwise].into_iter().for_each(|inner| self.walk(inner));
+                for inner in [test, then, otherwise] {
+                    self.walk(inner);
+                }
             }
             Expr::Method(on, _, args) => {
                 self.walk(on);
-                args.iter().for_each(|inner| self.walk(inner));
+                for inner in args {
+                    self.walk(inner);
+                }
             }
             Expr::Slice(on, bounds) => {
                 self.walk(on);
@@ -145,11 +151,10 @@ impl<'c> TypeCheck<'c, '_> {
         Some(match expr {
             Expr::Var(_) => return (self.type_of)(self.path(expr)?),
             Expr::Const(value) => ValueType::of_value(value),
-            Expr::Int(_) | Expr::Float(_) => ValueType::of("number"),
             Expr::Text(_) | Expr::Format(_) | Expr::Call(ConditionFunction::Str, _) => {
                 ValueType::of("string")
             }
-            Expr::Call(..) => ValueType::of("number"),
+            Expr::Int(_) | Expr::Float(_) | Expr::Call(..) => ValueType::of("number"),
             Expr::Compute(Compute::Subtract | Compute::Divide | Compute::FloorDivide, ..) => {
                 ValueType::of("number")
             }

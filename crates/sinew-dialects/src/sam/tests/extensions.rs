@@ -382,7 +382,7 @@ fn mistakes_are_found() {
         };
         let hit = items.iter().find(|item| item.code == code && item.message.contains(part));
         assert!(hit.is_some(), "{nodes} has no {code} with '{part}': {items:?}");
-        hit.map(|item| item.severity).unwrap_or(Severity::Warning)
+        hit.map_or(Severity::Warning, |item| item.severity)
     };
     let approval = |more: Value| {
         let mut node = json!({"id": "ok", "type": "approval", "prompt": "Pay?"});

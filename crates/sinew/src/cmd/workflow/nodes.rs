@@ -63,7 +63,9 @@ pub(super) fn nodes(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> 
         return Ok(Exit::Ok);
     }
     if output.format == Format::Name {
-        types.iter().for_each(|one| output.line(&name(one)));
+        for one in &types {
+            output.line(&name(one));
+        }
         return Ok(Exit::Ok);
     }
     let is_one = args.wanted.as_ref().is_some_and(|wanted| is_covalt || wanted.contains('.'));
