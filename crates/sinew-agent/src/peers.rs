@@ -39,6 +39,8 @@ use crate::task_properties::own_ids;
 
 /// Wait for the card of a name that is not online.
 const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout for the settings of the mesh before the first call.
+const SETTINGS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Message if no agent or workflow has this name.
 const NO_ANSWER: &str = "no agent or workflow of this name responded";
 /// Timeout of a call if its task has no deadline.
@@ -77,6 +79,7 @@ struct PeersState {
     /// Rights of the connection; `None` if it may do everything.
     rights: OnceCell<Option<GrantedRights>>,
     retention: OnceCell<Duration>,
+    vocabulary: OnceCell<Vocabulary>,
     /// When an executor last replied before a call.
     executor_seen_at: Mutex<Option<Instant>>,
 }
@@ -89,6 +92,7 @@ impl Peers {
             keeps_steps: AtomicBool::new(true),
             rights: OnceCell::new(),
             retention: OnceCell::new(),
+            vocabulary: OnceCell::new(),
             executor_seen_at: Mutex::default(),
         }))
     }
@@ -228,10 +232,14 @@ impl Peers {
         self.ask(context, agent, &id, request).await
     }
 
-    /// Returns the vocabulary of the mesh; of an unreadable mesh the one of the specification,
-    /// because readers accept both.
+    /// Returns the vocabulary of the mesh; without its settings, which guests cannot read, the one of
+    /// the specification, because readers accept both.
     pub(crate) async fn vocabulary(&self) -> Vocabulary {
-        self.0.mesh.admin().layout().await.map_or(Vocabulary::Spec, |layout| layout.vocabulary)
+        let read = async {
+            let layout = timeout(SETTINGS_TIMEOUT, self.0.mesh.admin().layout()).await;
+            layout.ok().and_then(Result::ok).map_or(Vocabulary::Spec, |layout| layout.vocabulary)
+        };
+        *self.0.vocabulary.get_or_init(|| read).await
     }
 
     /// Sends a request and waits for its output; cancels it at the peer when it is no longer
