@@ -24,8 +24,9 @@ fn stubs(case: &Case) -> impl Iterator<Item = (&'static str, &Member)> {
     })
 }
 
-/// Returns the stubs that no case can use, because the workflow has no such node or agent, each with the index of the first case that has it. Cases that
-/// share a stub by an alias share its place in the file, so one of them has to use it.
+/// Returns the stubs of nodes and agents that the workflow does not have, each with the index of the
+/// first case that has it. Cases that share a stub by an alias share its place in the file, so it is
+/// enough if one of them uses it.
 pub(crate) fn unused(seen: &[(&Case, Option<&CaseObservation>)]) -> Vec<(usize, Mismatch)> {
     let mut used: BTreeSet<(u32, usize)> = BTreeSet::new();
     let mut first: BTreeMap<(u32, usize), (usize, &'static str, &Member)> = BTreeMap::new();
@@ -45,7 +46,7 @@ pub(crate) fn unused(seen: &[(&Case, Option<&CaseObservation>)]) -> Vec<(usize, 
         let seen = seen.get(n)?.1?;
         // `NODE#TAG`, and the children of maps and loops (`m_0`).
         let base = member.key.split('#').next().unwrap_or_default();
-        // The stub of a way that the case does not take asserts nothing.
+        // A case may have stubs for a branch that it expects not to be taken.
         let is_known = seen.names.contains(base) || seen.nodes.contains_key(base);
         let line = (!is_known).then(|| unknown_name(base, seen))?;
         Some((n, Mismatch::new(member.key_span, format!("stub of {kind} {}", member.key), vec![line])))

@@ -193,15 +193,13 @@ impl WorkflowTool {
         check: impl FnOnce(&Value, &Value) -> Vec<String>,
     ) -> Result<ToolInput, Fault> {
         let input = self.declaration().input(arguments)?;
-        let ToolInput::Parameters(content) = input else { return Ok(input) };
-        let content = Value::Object(content);
-        let violations = check(&self.input_schema, &content);
+        let ToolInput::Parameters(content) = &input else { return Ok(input) };
+        let violations = check(&self.input_schema, &Value::Object(content.clone()));
         if !violations.is_empty() {
             let message = format!("the arguments break the input schema of workflow '{}'", self.workflow);
             return Err(Fault::invalid(BAD_ARGUMENTS, message).with_details(violations));
         }
-        let Value::Object(content) = content else { unreachable!("made from an object") };
-        Ok(ToolInput::Parameters(content))
+        Ok(input)
     }
 
     /// Returns the name of the artifact for the input of a call in parameter mode:
