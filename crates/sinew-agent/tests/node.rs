@@ -291,7 +291,7 @@ async fn a_task_of_the_queue_may_come_in_the_short_form() {
     served.stop().await;
 }
 
-/// An agent that keeps what executions tell it in the session, and answers with what it was told before.
+/// An agent that stores the text of each task in its session, and returns the earlier texts.
 fn listener() -> Agent {
     let keep = Duration::from_hours(1);
     Agent::dynamic("listener", None, None, move |input: Value, context: Context| async move {

@@ -95,7 +95,7 @@ pub(crate) fn from_document(path: &Path, document: Document) -> Result<TestFile,
     Ok(TestFile { path: path.to_owned(), sources, cases })
 }
 
-/// Reports cases with the name of another one: reports and filters could not tell them apart.
+/// Reports cases with the name of another case: reports and filters could not distinguish them.
 fn unique_names(cases: &[Node], found: &mut Diagnostics) {
     let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
     for name in cases.iter().filter_map(|case| case.get("name")) {

@@ -1,5 +1,5 @@
-//! Stubs that have drifted from the workflow: nothing can call them, or their output breaks the schema of
-//! their agent.
+//! Stubs that no longer match the workflow: it has no such node or agent, or their output violates the
+//! schema of the agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ pub(crate) fn unused(seen: &[(&Case, Option<&CaseObservation>)]) -> Vec<(usize, 
     for (n, (case, observed)) in seen.iter().enumerate() {
         for (kind, member) in stubs(case) {
             let place = (member.key_span.file, member.key_span.start);
-            // A case that did not run says nothing about its stubs.
+            // Whether a case that did not run uses its stubs is unknown.
             let is_used = observed.is_none_or(|seen| seen.used.contains(&format!("{kind} {}", member.key)));
             if is_used {
                 used.insert(place);
@@ -55,7 +55,7 @@ pub(crate) fn unused(seen: &[(&Case, Option<&CaseObservation>)]) -> Vec<(usize, 
 }
 
 /// Returns whether a violation is more than an abbreviation: a stub may leave out required properties,
-/// unless one of its own, which the schema does not know, resembles the missing one.
+/// unless it has a property that the schema does not name and that resembles the missing one.
 fn is_drift(output: &Node, finding: &Diagnostic, schema: &Value) -> bool {
     if finding.code != code::REQUIRED_PROPERTY_MISSING.as_str() {
         return true;

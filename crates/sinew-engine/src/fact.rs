@@ -492,7 +492,7 @@ pub struct PersonAnswer {
 }
 
 impl From<WrittenDecision> for PersonAnswer {
-    /// Data without an answer becomes the word of the decision, as in answers without data.
+    /// A decision without data has `approve` or `reject` as its data.
     fn from(WrittenDecision { approved, comment, data }: WrittenDecision) -> Self {
         let data = match data {
             Value::Null => serde_json::json!(if approved { "approve" } else { "reject" }),

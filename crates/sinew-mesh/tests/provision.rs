@@ -10,7 +10,7 @@ use sinew_mesh::query::Answer;
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Mesh, MeshError, Provision};
 use sinew_protocol::stream::STREAMS;
-use sinew_protocol::{Subject, Token};
+use sinew_protocol::{Subject, Token, Vocabulary};
 
 async fn server() -> Server {
     Server::start(ServerOptions::default()).await.unwrap()
@@ -399,7 +399,11 @@ async fn messages_of_new_meshes_can_be_erased() {
             .await
             .unwrap();
         mesh.admin().verify().await.unwrap();
-        assert_eq!(mesh.admin().layout().await.unwrap().has_erasable_messages, is_erasable);
+        let layout = mesh.admin().layout().await.unwrap();
+        assert_eq!(layout.has_erasable_messages, is_erasable);
+        // A mesh of an earlier version keeps its vocabulary.
+        let vocabulary = if is_erasable { Vocabulary::Spec } else { Vocabulary::Current };
+        assert_eq!(layout.vocabulary, vocabulary);
         for kind in ["JOURNAL", "HISTORY"] {
             let name = format!("{}_{kind}", mesh.namespace());
             assert_eq!(config(mesh, &name).await.deny_delete, !is_erasable, "{name}");

@@ -61,3 +61,25 @@ fn unknown(wanted: &str, names: &[&str]) -> Failure {
     let text = format!("there is no node type '{wanted}'");
     Failure::new(FailureKind::NotFound, code::NODE_TYPE_WITHOUT_SPEC.as_str(), text).hint(hint)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_found_by_type_and_subtype() {
+        let names = |dialect, wanted: Option<&str>| -> Result<Vec<String>, String> {
+            let types = node_types(dialect, wanted).map_err(|failure| failure.hint.unwrap_or_default())?;
+            Ok(types.iter().map(|one| format!("{} {}", one["type"], one["subtype"])).collect())
+        };
+        let team = |wanted| names(CatalogueDialect::Agentteam, wanted);
+        assert_eq!(team(Some("flow.if")).unwrap(), ["\"FLOW\" \"IF\""]);
+        let flow = team(Some("FLOW")).unwrap();
+        assert!(flow.len() > 1 && flow.iter().all(|name| name.starts_with("\"FLOW\"")), "{flow:?}");
+        assert!(team(None).unwrap().len() > flow.len());
+        assert!(team(Some("FLOW.IFF")).unwrap_err().contains("FLOW.IF"));
+        let covalt = |wanted| names(CatalogueDialect::Covalt, wanted);
+        assert_eq!(covalt(Some("LLM_Completion")).unwrap(), ["\"llm-completion\" null"]);
+        assert!(covalt(Some("mergee")).unwrap_err().contains("merge"));
+    }
+}

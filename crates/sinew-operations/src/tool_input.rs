@@ -28,3 +28,25 @@ pub fn start_of_call(tool: &WorkflowTool, arguments: &Map<String, Value>) -> Res
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arguments_start_the_workflow_in_both_modes() {
+        let schema = json!({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]});
+        let tool = WorkflowTool::new("orders", Some(&schema));
+        let start = |arguments: Value| {
+            let request = start_of_call(&tool, arguments.as_object().unwrap());
+            request.map(|one| (one.input, one.input_artifact)).map_err(|failure| failure.message)
+        };
+        assert_eq!(start(json!({"id": "A", "input_artifact": null})), Ok((json!({"id": "A"}), None)));
+        let address = "artifact://a/u/s/in.json?version=0";
+        assert_eq!(start(json!({"input_artifact": address})), Ok((Value::Null, Some(address.to_owned()))));
+        assert!(start(json!({"input_artifact": "in.json"})).unwrap_err().contains("requires an address"));
+        assert!(start(json!({"id": 7})).unwrap_err().contains("/id"));
+    }
+}

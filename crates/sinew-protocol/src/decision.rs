@@ -1,7 +1,7 @@
 //! Decisions of people, as they write them: at a terminal, in a message, or as JSON.
 //!
-//! Only explicit words decide. "maybe", "nope" or "not yet" neither approve nor reject, so whoever
-//! asks has to ask again.
+//! Only explicit answers decide. "maybe", "nope" or "not yet" neither approve nor reject, so the
+//! question remains open.
 
 use serde_json::Value;
 

@@ -82,9 +82,9 @@ pub(super) struct MemberMisfit {
 }
 
 /// Returns the missing and undeclared members of an object with the schema `of` something. Undeclared
-/// members of an output are only those that look misspelled: others may follow. `told` counts the
+/// members of an output are only those that look misspelled: others may follow. `earlier` counts the
 /// findings so far: similar names are only searched for while there are few.
-pub(super) fn misfits(object: &Node, schema: &Value, told: usize, of: SchemaOf) -> Vec<MemberMisfit> {
+pub(super) fn misfits(object: &Node, schema: &Value, earlier: usize, of: SchemaOf) -> Vec<MemberMisfit> {
     let properties = schema.get("properties").and_then(Value::as_object);
     let (Some(members), Some(properties)) = (object.as_object(), properties) else { return Vec::new() };
     if members.len() == 1 && members.iter().all(|member| is_operator(&member.key)) {
@@ -94,7 +94,7 @@ pub(super) fn misfits(object: &Node, schema: &Value, told: usize, of: SchemaOf) 
     if !is_open(schema) {
         let missing = || properties.keys().map(String::as_str).filter(|name| object.get(name).is_none());
         for member in members.iter().filter(|member| !properties.contains_key(&member.key)) {
-            let near = hint_for(told + found.len(), &member.key, missing()).map(str::to_owned);
+            let near = hint_for(earlier + found.len(), &member.key, missing()).map(str::to_owned);
             if near.is_some() || of == SchemaOf::AgentInput || schema.get("additionalProperties").is_some() {
                 let words = format!("has '{}', which the schema of {} lacks", member.key, of.name());
                 found.push(MemberMisfit { at: member.key_span, words, near });

@@ -117,7 +117,7 @@ fn people(allowed: &Value) -> Result<Vec<String>, Fault> {
     let mut names = Vec::new();
     for entry in allowed.as_array().into_iter().flatten() {
         let entries = entry.as_array().map_or(std::slice::from_ref(entry), Vec::as_slice);
-        // A question for nobody in particular would be a question for everybody.
+        // Without names, anyone could decide.
         if entries.is_empty() {
             return Err(wrong("'allowed' contains an empty list".to_owned()));
         }
@@ -174,7 +174,7 @@ pub(super) fn answered(
     NodeDecision::Done(ActivationOutput::new(SharedJson::clone(&value)).port(OUT, value))
 }
 
-/// Returns the end of the question of an approval that several people must give; else nothing.
+/// Returns the suffix of the question with the approvals so far; empty if one person decides.
 fn progress(approval: &Approval, approvals: &[PersonAnswer]) -> String {
     let Some(needed) = approval.approvals.filter(|needed| *needed > 1) else { return String::new() };
     let people: Vec<&str> = approvals.iter().filter_map(|one| one.by.as_deref()).collect();

@@ -51,65 +51,8 @@ pub(super) fn start(
 /// Parses a time in RFC 3339, in milliseconds since 1970 UTC; `None` for any other text, and for
 /// times before 1970.
 pub(super) fn instant_ms(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let (date, time) = text.split_once(['T', 't', ' '])?;
-    let at_zone = time.find(['Z', 'z', '+', '-'])?;
-    let (clock, zone) = time.split_at(at_zone);
-    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
-    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
-    let [hour, minute, second] = numbers(clock, ':', [2, 2, 2])?;
-    let valid = (1..=12).contains(&month)
-        && (1..=days_of_month(year, month)).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second <= 60;
-    if !valid || fraction.is_empty() || !fraction.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    let thousandths = format!("{fraction:0<3}").get(..3)?.parse::<i64>().ok()?;
-    let offset = match zone.strip_prefix(['+', '-']) {
-        None if zone.eq_ignore_ascii_case("z") => 0,
-        None => return None,
-        Some(hours) => {
-            let [hours, minutes] = numbers(hours, ':', [2, 2])?;
-            let seconds = (hours * 60 + minutes) * 60;
-            if hours > 23 || minutes > 59 {
-                return None;
-            }
-            if zone.starts_with('-') { -seconds } else { seconds }
-        }
-    };
-    let seconds = days_since_1970(year, month, day) * 86_400 + (hour * 60 + minute) * 60 + second - offset;
-    u64::try_from(seconds * 1000 + thousandths).ok()
-}
-
-/// Parses numbers of fixed widths.
-fn numbers<const N: usize>(text: &str, separator: char, widths: [usize; N]) -> Option<[i64; N]> {
-    let mut parts = text.split(separator);
-    let mut found = [0; N];
-    for (number, width) in found.iter_mut().zip(widths) {
-        let part = parts.next()?;
-        let plain = part.len() == width && part.bytes().all(|b| b.is_ascii_digit());
-        *number = plain.then(|| part.parse().ok()).flatten()?;
-    }
-    parts.next().is_none().then_some(found)
-}
-
-fn days_of_month(year: i64, month: i64) -> i64 {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    match month {
-        2 if is_leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Returns the days from 1970-01-01 in the Gregorian calendar.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let before = |year: i64| year * 365 + year / 4 - year / 100 + year / 400;
-    let months: i64 = (1..month).map(|month| days_of_month(year, month)).sum();
-    before(year - 1) - before(1969) + months + day - 1
+    let time: jiff::Timestamp = text.trim().parse().ok()?;
+    u64::try_from(time.as_millisecond()).ok()
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::js::type_name;
+
 /// Keywords with which other schemas determine the type.
 const COMPOSING: [&str; 6] = ["$ref", "allOf", "anyOf", "oneOf", "if", "$dynamicRef"];
 
@@ -22,7 +24,7 @@ impl ValueType {
 
     /// Returns the type of a value.
     pub(super) fn of_value(value: &Value) -> Self {
-        Self { names: vec![name_of(value)], options: Some(vec![value.clone()]) }
+        Self { names: vec![type_name(value)], options: Some(vec![value.clone()]) }
     }
 
     /// Returns the type that a schema declares; `None` for any type, or if other schemas decide.
@@ -37,7 +39,7 @@ impl ValueType {
         let names: Vec<&'static str> = match (schema.get("type"), &options) {
             (Some(Value::String(name)), _) => known(name).into_iter().collect(),
             (Some(Value::Array(list)), _) => list.iter().filter_map(|name| known(name.as_str()?)).collect(),
-            (_, Some(options)) => options.iter().map(name_of).collect(),
+            (_, Some(options)) => options.iter().map(type_name).collect(),
             _ => Vec::new(),
         };
         (!names.is_empty()).then_some(Self { names, options })
@@ -63,17 +65,6 @@ impl ValueType {
 fn known(name: &str) -> Option<&'static str> {
     const NAMES: [&str; 6] = ["string", "number", "boolean", "object", "array", "null"];
     if name == "integer" { Some("number") } else { NAMES.into_iter().find(|known| *known == name) }
-}
-
-fn name_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 /// Returns the schema of a member: a property, or an item of an array for an index.

@@ -343,3 +343,45 @@ fn large_bytes_do_not_travel_inside() {
     assert_eq!(Content::inline("text/plain", &bytes), None);
     assert!(Content::inline("text/plain", &bytes.slice(1..)).is_some());
 }
+
+#[test]
+fn violations_of_schemas_are_reported_in_both_forms() {
+    let reported = |fault: &Fault| {
+        let result = result_task(Draft::new(&task(), Err(fault.clone())));
+        let parts = result.status.message.unwrap().parts;
+        let of_task = crate::a2a::part_data(&parts[1]).unwrap()["validation_errors"].clone();
+        let short = WorkflowNodeResult::of_end(&task(), &Err(fault.clone()), &[]).to_bytes();
+        let of_node: serde_json::Value = serde_json::from_slice(&short).unwrap();
+        assert_eq!(of_task, of_node["validation_errors"]);
+        of_task
+    };
+    let drift = Fault::failure("SINEW-5103", "the output breaks its schema").with_details(["/a: missing"]);
+    assert_eq!(reported(&drift), json!(["/a: missing"]));
+    assert_eq!(drift.reason(), "the output breaks its schema: /a: missing");
+    // Details of other faults are no violations.
+    let other = Fault::failure("SINEW-3002", "raised").with_details(["line 1"]);
+    assert_eq!((reported(&other), other.reason()), (serde_json::Value::Null, "raised".to_owned()));
+    let foreign = json!({"type": "workflow_node_result", "status": "failure", "sub_task_id": "t1",
+        "error_message": "bad", "validation_errors": ["/b: not a number"]});
+    let answer = read_node_answer(foreign.to_string().as_bytes(), &task()).unwrap();
+    let NodeAnswer::Ended(ended) = answer else { panic!("{answer:?}") };
+    assert_eq!(ended.fault.unwrap().violations(), ["/b: not a number"]);
+}
+
+#[test]
+fn a_small_input_replaces_its_address() {
+    let mut request = SendMessageRequest {
+        tenant: None,
+        message: Message::user("m", vec![Part::url("artifact://a/u/s/in.json").with_filename("in.json")]),
+        configuration: None,
+        metadata: None,
+    };
+    write_inline(&mut request, &json!({"n": 1}));
+    let part = &request.message.parts[0];
+    assert_eq!(crate::a2a::part_data(part), Some(&json!({"n": 1})));
+    assert_eq!(part.filename.as_deref(), Some("in.json"));
+    // A message without an address is unchanged.
+    request.message.parts = vec![Part::text("hi")];
+    write_inline(&mut request, &json!({"n": 1}));
+    assert_eq!(request.message.parts[0].text_content(), Some("hi"));
+}

@@ -112,3 +112,37 @@ fn the_format_is_known_even_of_a_command_line_that_cannot_be_read() {
         assert_eq!(is_for_machines(line.split(' ').map(str::to_owned)), want, "{line}");
     }
 }
+
+#[test]
+fn commands_of_other_tools_name_the_command_to_use() {
+    let refused = |words: &[&str]| {
+        let words = std::iter::once("sinew").chain(words.iter().copied()).map(OsString::from);
+        parse(words).map(|_| ()).unwrap_err().to_string()
+    };
+    for (name, commands) in OTHER_NAMES {
+        let error = refused(&[name]);
+        assert!(error.contains(&format!("tip: use {commands}")), "{name}: {error}");
+        for line in commands.split(", ") {
+            let mut command = Cli::command();
+            for word in line.split(' ').skip(1).filter(|word| word.chars().all(char::is_lowercase)) {
+                command = command.find_subcommand(word).unwrap().clone();
+            }
+        }
+    }
+    // Within a group the name can mean something else.
+    assert!(!refused(&["artifact", "logs"]).contains("tip: use"));
+    assert!(!refused(&["frobnicate"]).contains("tip: use"));
+}
+
+/// A doc comment of a subcommand would replace the long description of its arguments.
+#[test]
+fn long_descriptions_are_shown() {
+    fn count(command: &clap::Command) -> usize {
+        let own = usize::from(command.get_long_about().is_some());
+        own + command.get_subcommands().map(count).sum::<usize>()
+    }
+    let mut command = Cli::command();
+    assert!(count(&command) > 50, "{} commands have a long description", count(&command));
+    let call = command.find_subcommand_mut("tool").and_then(|tool| tool.find_subcommand_mut("call")).unwrap();
+    assert!(call.render_long_help().to_string().contains("Exits with 8"));
+}

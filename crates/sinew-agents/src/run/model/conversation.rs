@@ -365,8 +365,8 @@ impl<'a> Conversation<'a> {
             let next = running.next();
             let done = if share.is_none() { self.log.forgetting(next).await } else { next.await };
             let Some((call, outcome)) = done else { break };
-            let told = self.take_result(call, outcome?).await?;
-            events.insert(call.position.index, told);
+            let events_of_call = self.take_result(call, outcome?).await?;
+            events.insert(call.position.index, events_of_call);
         }
         drop(running);
         self.events.extend(events.into_values().flatten());

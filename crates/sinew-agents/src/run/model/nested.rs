@@ -186,24 +186,24 @@ impl ModelAgent {
             let place = ConversationScope { call: &own, nested: Some(nested), ..above };
             let report = |event: Value| {
                 // Fails if nobody observes the task.
-                let _unheard = nested.observers.send(event.clone());
+                let _unobserved = nested.observers.send(event.clone());
                 event
             };
             let mut events = vec![report(event("subagent_call_start", above, nested, None))];
             let held = self.hold_conversation(place, log).await?;
             let usage = TaskUsage::of(&held.usage).unwrap_or_default().total();
-            let (result, told) = match held.result {
+            let (result, end) = match held.result {
                 Ok(output) => {
                     let below = output.events.into_iter().filter(is_of_nested_agent);
                     events.extend(below);
                     (Ok(words_of(output.value)), event("subagent_call_end", above, nested, None))
                 }
                 Err(fault) => {
-                    let told = event("subagent_call_error", above, nested, Some(&fault.message));
-                    (Err(fault.to_string()), told)
+                    let end = event("subagent_call_error", above, nested, Some(&fault.message));
+                    (Err(fault.to_string()), end)
                 }
             };
-            events.push(report(told));
+            events.push(report(end));
             Ok((ToolOutcome { usage, waited_ms: held.waited_ms, ..ToolOutcome::from(result) }, events))
         }
         .boxed()

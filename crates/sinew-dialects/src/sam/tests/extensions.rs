@@ -86,7 +86,7 @@ fn only_an_approval_leads_on() {
         (json!({}), (Some(false), json!("reject"), Some("too dear")), &[], refused()),
         (json!({}), (Some(false), json!({"limit": 3}), Some("too dear")), &[], refused()),
         (json!({}), (None, json!({"decision": "reject", "note": "too dear"}), None), &[], refused()),
-        // Data that rejects is stronger than the word around it.
+        // Data that rejects overrides an approval.
         (json!({}), (Some(true), json!({"approved": false}), Some("too dear")), &[], refused()),
         (json!({"on_reject": "fail"}), (Some(false), json!(null), Some("too dear")), &[], refused()),
         (

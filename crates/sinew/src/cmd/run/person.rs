@@ -141,7 +141,7 @@ fn read_answer(node: &str, wait: &PersonRequest) -> Option<PersonAnswer> {
 /// is neither.
 pub(super) fn written_answer(wait: &PersonRequest, written: Value) -> Option<PersonAnswer> {
     match WrittenDecision::of(&written) {
-        // A text that decides and says more is an answer of its own to other questions.
+        // For a question without a decision, a text with a comment is the answer itself.
         Some(decision) if wait.decision || written.is_string() && decision.comment.is_none() => {
             Some(decision.into())
         }
