@@ -104,3 +104,55 @@ fn a_folder_is_walked_but_not_its_hidden_parts() {
     assert_eq!(text(&output.stdout).lines().last(), Some("14 passed, 0 failed in 2 files"));
     assert_eq!(output.status.code(), Some(0));
 }
+
+/// Two cases of a switch with one target, and a condition.
+const CLAIMS: &str = r#"name: claims
+description: Routes a claim.
+nodes:
+  - id: route
+    type: switch
+    cases:
+      - {when: "{{workflow.input.amount}} > 5000", then: refuse}
+      - {when: "{{workflow.input.fraud}} >= 0.9", then: refuse}
+    default: pay
+  - {id: refuse, type: agent, agent_name: Letter, depends_on: [route], input: {}}
+  - id: pay
+    type: agent
+    agent_name: Bank
+    depends_on: [route]
+    input: {}
+    output_schema_override: {type: object, required: [score], properties: {score: {type: integer, minimum: 4}}}
+  - {id: note, type: agent, agent_name: Letter, depends_on: [pay], when: "{{pay.output.score}} > 3", input: {}}
+output_mapping: {score: "{{pay.output.score}}"}
+"#;
+
+#[test]
+fn each_case_of_a_switch_and_each_outcome_is_drawn_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: &str| std::fs::write(folder.path().join(name), content).unwrap();
+    write("claims.yaml", CLAIMS);
+    let drawn = sinew(folder.path(), &["workflow", "render", "claims.yaml"]);
+    let edges = text(&drawn.stdout).lines().filter(|line| line.trim_end().ends_with("--> refuse")).count();
+    assert_eq!(edges, 2, "{}", text(&drawn.stdout));
+    let case = |input: &str| format!("  - {{name: 'c{input}', input: {input}, agents: *agents}}\n");
+    let covered = |inputs: &[&str]| {
+        let agents = "agents: &agents {Letter: {output: {}}, Bank: {output: {score: 5}}}";
+        let first = format!("  - {{name: first, input: {}, {agents}}}\n", inputs[0]);
+        let rest: String = inputs[1..].iter().map(|input| case(input)).collect();
+        write("claims.test.yaml", &format!("workflow: claims.yaml\ncases:\n{first}{rest}"));
+        let output = sinew(folder.path(), &["test", "--coverage"]);
+        text(&output.stdout).to_owned()
+    };
+    let large = "{amount: 9000, fraud: 0}";
+    let one = covered(&[large]);
+    assert!(one.contains("1 of 3 branches, 0 of 2 outcomes"), "{one}");
+    assert!(one.contains("not reached: branch route → refuse ({{workflow.input.fraud}} >= 0.9)"), "{one}");
+    let all = covered(&[large, "{amount: 1, fraud: 1}", "{amount: 1, fraud: 0}"]);
+    assert!(all.contains("3 of 3 branches, 1 of 2 outcomes"), "{all}");
+    assert!(all.contains("not reached: note: its 'when' does not hold"), "{all}");
+    // A dry run continues with a sample of the schema: 4 is more than 3.
+    let input = r#"{"amount": 1, "fraud": 0}"#;
+    let dry = sinew(folder.path(), &["run", "claims.yaml", "-i", input, "--dry-run", "-o", "json"]);
+    let calls: serde_json::Value = serde_json::from_slice(&dry.stdout).unwrap();
+    assert_eq!((&calls[0]["node"], &calls[1]["node"]), (&"pay".into(), &"note".into()), "{calls}");
+}
