@@ -17,7 +17,7 @@ pub(crate) fn begin_counts() {
         metrics::counter!("sinew_gateway_requests_total", "interface" => interface, "status" => status)
             .increment(0);
     }
-    for outcome in ["delivered", "failed", "refused"] {
+    for outcome in ["delivered", "failed", "forbidden", "refused"] {
         metrics::counter!("sinew_gateway_pushes_total", "outcome" => outcome).increment(0);
     }
 }

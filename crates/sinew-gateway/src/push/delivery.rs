@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sinew_agents::WebClient;
+use sinew_agents::{AgentError, WebClient};
 use sinew_protocol::a2a::{TaskPushNotificationConfig, is_terminal};
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::jsonrpc::A2A_JSON;
@@ -28,9 +28,11 @@ const SIGNATURE_HEADER: &str = "sinew-signature";
 const EVENT_HEADER: &str = "sinew-event";
 
 /// Outcome of one attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DeliveryOutcome {
     Delivered,
+    /// The settings of this gateway forbid the address, for this reason; another gateway may deliver.
+    Forbidden(String),
     /// A retry may succeed.
     Failed,
     /// A retry cannot succeed.
@@ -90,6 +92,7 @@ pub(super) async fn deliver(
             );
             DeliveryOutcome::Failed
         }
+        Err(error @ AgentError::Address { .. }) => DeliveryOutcome::Forbidden(webhook_problem(&error)),
         Err(error) => {
             let error = webhook_problem(&error);
             sinew_mesh::log_limited!(20, info, task = record.task, seq, error, "a push notification failed");

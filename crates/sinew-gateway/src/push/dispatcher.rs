@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rand::Rng as _;
-use sinew_agents::WebClient;
+use sinew_agents::{AgentError, WebClient};
 use sinew_mesh::record::RecordView;
 use sinew_mesh::trace::TraceParent;
 use sinew_mesh::{Mesh, MeshError, log_limited};
@@ -20,10 +20,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::delivery::{DeliveryOutcome, backoff, deliver, is_last};
 use super::fair_share::fair_share;
+use super::forbidden_addresses::ForbiddenAddresses;
 use crate::access::{Authenticator, now_ms};
 use crate::files::FileLinks;
 use crate::gateway_signer::GatewaySigner;
 use crate::operations::{A2aOperations, Endpoint, OperationCall, StreamItem};
+use crate::push_address::webhook_problem;
 
 /// Time after which another gateway takes over from one that does not renew its lease.
 const LEASE: Duration = Duration::from_secs(15);
@@ -114,20 +116,22 @@ impl PushDispatcher {
 async fn dispatch(shared: Arc<PushShared>, mut view: RecordView<KnownPush>) {
     let mut held = JoinSet::new();
     // Subjects of webhooks that this gateway holds, by the task that delivers.
-    let mut working: BTreeMap<tokio::task::Id, (String, Token)> = BTreeMap::new();
+    let mut working: BTreeMap<tokio::task::Id, (String, Arc<KnownPush>)> = BTreeMap::new();
+    let mut forbidden = ForbiddenAddresses::default();
     loop {
         let now = now_ms();
         let taken: BTreeSet<String> = working.values().map(|(name, _)| name.clone()).collect();
-        let mut free: Vec<(String, Arc<KnownPush>)> = view
-            .list()
-            .into_iter()
-            .filter(|known| known.is_free(now))
-            .map(|known| (known.subject.name(shared.mesh.namespace()), known))
-            .collect();
-        free.retain(|(name, _)| !taken.contains(name));
+        let name_of = |known: &KnownPush| known.subject.name(shared.mesh.namespace());
+        let known: Vec<(String, Arc<KnownPush>)> =
+            view.list().into_iter().map(|known| (name_of(&known), known)).collect();
+        forbidden.retain(&known.iter().map(|(name, _)| name.clone()).collect());
+        let mut free = known;
+        free.retain(|(name, known)| {
+            known.is_free(now) && !taken.contains(name) && forbidden.allow(name, &known.record, now)
+        });
         let mut held_by: BTreeMap<Token, usize> = BTreeMap::new();
-        for (_, caller) in working.values() {
-            *held_by.entry(caller.clone()).or_default() += 1;
+        for (_, known) in working.values() {
+            *held_by.entry(known.record.caller.clone()).or_default() += 1;
         }
         let callers: Vec<&Token> = free.iter().map(|(_, known)| &known.record.caller).collect();
         for at in fair_share(&callers, &held_by) {
@@ -140,15 +144,17 @@ async fn dispatch(shared: Arc<PushShared>, mut view: RecordView<KnownPush>) {
                 renewed: Instant::now(),
             };
             let task = held.spawn(work.run());
-            working.insert(task.id(), (name.clone(), known.record.caller.clone()));
+            working.insert(task.id(), (name.clone(), Arc::clone(known)));
         }
         tokio::select! {
             () = shared.draining.cancelled() => break,
             () = view.changed() => sleep(GATHER).await,
             () = sleep(RENEWAL) => {}
             Some(ended) = held.join_next_with_id() => {
-                let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
-                working.remove(&id);
+                let (id, end) = ended.unwrap_or_else(|error| (error.id(), HeldPushEnd::Released));
+                if let (Some((name, known)), HeldPushEnd::Forbidden(reason)) = (working.remove(&id), end) {
+                    forbidden.add(&name, &known.record, &reason, now_ms());
+                }
             }
         }
     }
@@ -165,15 +171,34 @@ struct HeldPush {
     renewed: Instant,
 }
 
-/// Another gateway holds the lease, it was released until the next attempt, or the webhook was
-/// deleted.
-struct LeaseLost;
+/// Why this gateway no longer serves a webhook.
+enum HeldPushEnd {
+    /// The deliveries ended, or another gateway may continue.
+    Released,
+    /// This gateway may not reach the address, for this reason.
+    Forbidden(String),
+}
+
+/// Reasons to stop a delivery.
+enum LeaseEnd {
+    /// Another gateway holds the lease, it was released until the next attempt, or the webhook was
+    /// deleted.
+    Lost,
+    /// This gateway may not reach the address, for this reason.
+    Forbidden(String),
+}
 
 impl HeldPush {
-    /// Delivers until the task has ended, the lease is lost or the gateway stops.
-    async fn run(mut self) {
+    /// Delivers until the task has ended, the lease is lost, the address proves to be forbidden or
+    /// the gateway stops.
+    async fn run(mut self) -> HeldPushEnd {
+        let url = self.record.config["url"].as_str().unwrap_or_default();
+        // Checked before the lease is taken, so that gateways that may deliver do not wait for it.
+        if let Err(error @ AgentError::Address { .. }) = self.shared.web.check(url) {
+            return HeldPushEnd::Forbidden(webhook_problem(&error));
+        }
         if self.renew().await.is_err() {
-            return;
+            return HeldPushEnd::Released;
         }
         let draining = self.shared.draining.clone();
         let worked = tokio::select! {
@@ -181,13 +206,17 @@ impl HeldPush {
             () = draining.cancelled() => Ok(()),
             worked = self.work() => worked,
         };
-        if worked.is_ok() {
+        if !matches!(worked, Err(LeaseEnd::Lost)) {
             self.record.lease = None;
             let _ = self.store().await;
         }
+        match worked {
+            Err(LeaseEnd::Forbidden(reason)) => HeldPushEnd::Forbidden(reason),
+            _ => HeldPushEnd::Released,
+        }
     }
 
-    async fn work(&mut self) -> Result<(), LeaseLost> {
+    async fn work(&mut self) -> Result<(), LeaseEnd> {
         while !self.record.ended {
             Box::pin(self.follow_once()).await?;
             if !self.record.ended {
@@ -198,7 +227,7 @@ impl HeldPush {
     }
 
     /// Opens the events after the last delivered one, and delivers them until the stream breaks.
-    async fn follow_once(&mut self) -> Result<(), LeaseLost> {
+    async fn follow_once(&mut self) -> Result<(), LeaseEnd> {
         let endpoint = if self.record.is_mesh_endpoint {
             Endpoint::Mesh
         } else {
@@ -259,7 +288,7 @@ impl HeldPush {
 
     /// Waits before the events are reopened, longer after each attempt. Ends after the last
     /// attempt.
-    async fn missed_events(&mut self, reason: &str) -> Result<(), LeaseLost> {
+    async fn missed_events(&mut self, reason: &str) -> Result<(), LeaseEnd> {
         log_limited!(
             20,
             info,
@@ -282,7 +311,7 @@ impl HeldPush {
     }
 
     /// Delivers one event, with retries.
-    async fn deliver(&mut self, seq: u64, body: &Bytes) -> Result<(), LeaseLost> {
+    async fn deliver(&mut self, seq: u64, body: &Bytes) -> Result<(), LeaseEnd> {
         loop {
             if self.record.key.as_ref().is_some_and(|key| self.shared.authenticator.has_revoked(key)) {
                 log_limited!(
@@ -301,7 +330,8 @@ impl HeldPush {
                 deliver(&shared.web, &shared.signer, &record, (seq, &linked), now_ms() / 1000).await
             };
             let outcome = self.holding(attempt).await?;
-            let word = match outcome {
+            let word = match &outcome {
+                DeliveryOutcome::Forbidden(_) => "forbidden",
                 DeliveryOutcome::Delivered => "delivered",
                 DeliveryOutcome::Failed => "failed",
                 DeliveryOutcome::Refused => "refused",
@@ -317,6 +347,7 @@ impl HeldPush {
                     self.record.ended = true;
                     return self.store().await;
                 }
+                DeliveryOutcome::Forbidden(reason) => return Err(LeaseEnd::Forbidden(reason)),
                 DeliveryOutcome::Failed => {}
             }
             self.record.attempts += 1;
@@ -333,7 +364,7 @@ impl HeldPush {
 
     /// Waits for the next attempt. A long wait releases the slot to other webhooks, so that hanging
     /// receivers and unreachable agents do not occupy this gateway.
-    async fn wait_for_attempt(&mut self, wait: Duration, may_leave: bool) -> Result<(), LeaseLost> {
+    async fn wait_for_attempt(&mut self, wait: Duration, may_leave: bool) -> Result<(), LeaseEnd> {
         if !may_leave || wait < LEASE {
             self.renew().await?;
             return self.pause(wait).await;
@@ -341,11 +372,11 @@ impl HeldPush {
         self.record.lease = None;
         self.record.not_before = after(wait);
         self.store().await?;
-        Err(LeaseLost)
+        Err(LeaseEnd::Lost)
     }
 
     /// Keeps the lease during work that may outlast it.
-    async fn holding<T>(&mut self, work: impl Future<Output = T>) -> Result<T, LeaseLost> {
+    async fn holding<T>(&mut self, work: impl Future<Output = T>) -> Result<T, LeaseEnd> {
         let mut work = std::pin::pin!(work);
         loop {
             tokio::select! {
@@ -356,7 +387,7 @@ impl HeldPush {
     }
 
     /// Keeps the lease while waiting.
-    async fn pause(&mut self, wait: Duration) -> Result<(), LeaseLost> {
+    async fn pause(&mut self, wait: Duration) -> Result<(), LeaseEnd> {
         let until = Instant::now() + wait;
         while Instant::now() < until {
             sleep(RENEWAL.min(until - Instant::now())).await;
@@ -368,15 +399,15 @@ impl HeldPush {
     }
 
     /// Stores the record with a new lease.
-    async fn renew(&mut self) -> Result<(), LeaseLost> {
+    async fn renew(&mut self) -> Result<(), LeaseEnd> {
         self.record.lease = Some((self.shared.own.clone(), after(LEASE)));
         self.record.not_before = 0;
         self.store().await
     }
 
     /// Replaces the stored record if it is unchanged.
-    async fn store(&mut self) -> Result<(), LeaseLost> {
-        let body = serde_json::to_vec(&self.record).map_err(|_| LeaseLost)?;
+    async fn store(&mut self) -> Result<(), LeaseEnd> {
+        let body = serde_json::to_vec(&self.record).map_err(|_| LeaseEnd::Lost)?;
         let began = Instant::now();
         let stored = self
             .shared
@@ -390,11 +421,11 @@ impl HeldPush {
                 (self.revision, self.renewed) = (revision, began);
                 Ok(())
             }
-            Ok(None) => Err(LeaseLost),
+            Ok(None) => Err(LeaseEnd::Lost),
             Err(error) => {
                 // Another gateway continues when it finds that the lease has expired.
                 log_limited!(20, info, task = self.record.task, %error, "cannot store the state of a webhook");
-                Err(LeaseLost)
+                Err(LeaseEnd::Lost)
             }
         }
     }

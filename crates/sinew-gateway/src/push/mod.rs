@@ -8,5 +8,6 @@
 mod delivery;
 mod dispatcher;
 mod fair_share;
+mod forbidden_addresses;
 
 pub(crate) use dispatcher::PushDispatcher;
