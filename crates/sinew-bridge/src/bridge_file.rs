@@ -22,6 +22,8 @@ use crate::named_hosts::IdentityFiles;
 const MAX_FILE_BYTES: u64 = 256 << 10;
 /// Path of a card below the address of an agent.
 const CARD_PATH: &str = "/.well-known/agent-card.json";
+/// Path of a card before A2A 0.3.
+const OLD_CARD_PATH: &str = "/.well-known/agent.json";
 /// Default interval between refreshes of a card.
 const DEFAULT_REFRESH: Duration = Duration::from_mins(5);
 /// Minimum interval between refreshes of a card.
@@ -72,9 +74,9 @@ struct BridgeFile {
     concurrency: Option<usize>,
     /// Workflow that answers questions of the external agent (`input-required`). Its input is
     /// `{agent, question, data}`, and its output is the answer; `ask:person` asks people. If
-    /// omitted, the task becomes `input-required`, and the next message of the caller is the
-    /// answer. A task of an execution ends instead with `{state: input-required, question,
-    /// reply_to}`.
+    /// omitted, the caller of the task is asked: the task becomes `input-required`, and the next
+    /// message of the caller is the answer. A task of an execution has no caller, so people are
+    /// asked.
     ask: Option<String>,
     /// Whether the external agent deduplicates messages by their id. If true, a message whose
     /// outcome is unknown is sent again. Default: false.
@@ -168,6 +170,15 @@ pub struct BridgeSettings {
     pub(crate) resend: bool,
 }
 
+/// Address at which a card may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CardPlace {
+    pub(crate) url: Url,
+    /// Address of the agent, which an interface of the card must have: the card at the origin of a
+    /// host may be that of another agent. `None`: the card needs no such interface.
+    pub(crate) agent: Option<Url>,
+}
+
 /// Returns the JSON Schema of bridge files, for editors and for validation at load.
 pub fn bridge_file_schema() -> Value {
     schemars::schema_for!(BridgeFile).into()
@@ -252,6 +263,26 @@ impl BridgeSettings {
                 .push(Diagnostic::error(code::BRIDGE_FILE_NOT_VALID.as_str(), error.to_string()).at(span));
             findings
         })
+    }
+
+    /// Returns the addresses at which the card may be, in order: below the address of the agent,
+    /// then below its origin. A file that the operator named is the only one.
+    pub(crate) fn card_places(&self) -> Vec<CardPlace> {
+        let Some(base) = self.card.path().strip_suffix(CARD_PATH) else {
+            return vec![CardPlace { url: self.card.clone(), agent: None }];
+        };
+        let place = |base: &str, path: &str, agent: Option<&Url>| {
+            let mut url = self.card.clone();
+            url.set_path(&format!("{base}{path}"));
+            CardPlace { url, agent: agent.cloned() }
+        };
+        let mut places = vec![place(base, CARD_PATH, None), place(base, OLD_CARD_PATH, None)];
+        if !base.is_empty() {
+            let agent = place(base, "", None).url;
+            places.push(place("", CARD_PATH, Some(&agent)));
+            places.push(place("", OLD_CARD_PATH, Some(&agent)));
+        }
+        places
     }
 
     /// Returns whether a URL belongs to a host that the operator configured.
@@ -374,6 +405,30 @@ fn card_address(address: &str) -> Result<Url, BridgeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cards_are_below_the_agent_or_its_origin() {
+        for (address, expected) in [
+            ("https://a.example", vec!["/.well-known/agent-card.json", "/.well-known/agent.json"]),
+            (
+                "https://a.example/x",
+                vec![
+                    "/x/.well-known/agent-card.json",
+                    "/x/.well-known/agent.json",
+                    "/.well-known/agent-card.json of /x",
+                    "/.well-known/agent.json of /x",
+                ],
+            ),
+            ("https://a.example/x/card.json", vec!["/x/card.json"]),
+        ] {
+            let settings = BridgeSettings::of_address(address).unwrap();
+            let shown = |place: CardPlace| match place.agent {
+                None => place.url.path().to_owned(),
+                Some(agent) => format!("{} of {}", place.url.path(), agent.path()),
+            };
+            assert_eq!(settings.card_places().into_iter().map(shown).collect::<Vec<_>>(), expected);
+        }
+    }
 
     #[test]
     fn addresses_of_agents_and_cards() {

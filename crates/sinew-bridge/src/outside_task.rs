@@ -143,7 +143,6 @@ impl OutsideAgent {
                 TaskState::Completed => {
                     return output_of(&ended, self.has_output_schema, places, context).await;
                 }
-                TaskState::InputRequired if !self.has_output_schema => return Ok(question_of(&ended)),
                 state => {
                     // An earlier attempt with this outcome has already reported it; this attempt
                     // sends the message again.
@@ -282,7 +281,7 @@ impl OutsideAgent {
         Err(BridgeError::FateUnknown { reason })
     }
 
-    /// Follows a task to its end; the configured workflow answers its questions.
+    /// Follows a task to its end, and gets the answers to its questions.
     async fn conduct(
         &self,
         (task, task_context): (&str, &str),
@@ -294,8 +293,7 @@ impl OutsideAgent {
         let mut answered = String::new();
         for nth in 1..=MAX_QUESTIONS {
             view = self.follow(view, std::mem::take(&mut held), &answered, context).await.map_err(failure)?;
-            let is_asked = view.task.status.state == TaskState::InputRequired;
-            if !is_asked || (self.settings.ask.is_none() && !context.has_caller()) {
+            if view.task.status.state != TaskState::InputRequired {
                 return Ok(view.task);
             }
             let key = format!("question-{round}-{nth}");
@@ -315,7 +313,8 @@ impl OutsideAgent {
     }
 
     /// Gets the answer to a question of the agent: from the configured workflow or people,
-    /// otherwise from the caller of the task, which is `input-required` meanwhile.
+    /// otherwise from the caller of the task, which is `input-required` meanwhile. A task of an
+    /// execution has no caller, so people answer.
     async fn ask(
         &self,
         status: &TaskStatus,
@@ -324,7 +323,8 @@ impl OutsideAgent {
     ) -> Result<AnsweredQuestion, Failure> {
         let (question, message) = (question_id(status), status.message.as_ref());
         let (words, data) = (words_of(message), data_of(message));
-        match self.settings.ask.as_deref() {
+        let default = if context.has_caller() { None } else { Some(PERSON_QUESTION) };
+        match self.settings.ask.as_deref().or(default) {
             Some(PERSON_QUESTION) => {
                 let asked = QuestionToPerson { prompt: words, data, ..QuestionToPerson::default() };
                 let answer = Box::pin(context.ask_person(key, asked)).await?;
@@ -535,21 +535,6 @@ fn question_parts(message: Option<&Message>) -> Vec<Part> {
         }
     }
     if fitting.is_empty() { vec![Part::text(quoted(&words_of(message)))] } else { fitting }
-}
-
-/// Returns a question as the output of a task: a later task answers it with `reply_to`.
-fn question_of(task: &Task) -> Value {
-    let message = task.status.message.as_ref();
-    let mut output = json!({
-        "state": state_word(task.status.state),
-        "question": words_of(message),
-        "reply_to": task.id.0,
-    });
-    let data = data_of(message);
-    if !data.is_null() {
-        output["data"] = data;
-    }
-    output
 }
 
 fn failure(error: BridgeError) -> Failure {

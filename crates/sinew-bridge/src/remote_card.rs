@@ -54,24 +54,44 @@ pub(crate) async fn fetch_card(
     hosts: &OutsideHosts,
     credentials: &Credentials,
 ) -> Result<RemoteCard, BridgeError> {
-    let body = fetch_bytes(settings, hosts, credentials).await?;
-    let raw: Value = read_unique(&body)
-        .map_err(|error| bad_card(settings, &credentials.secrets().hide(&error.to_string())))?;
-    if let Some(keys) = &settings.card_keys {
-        let untrusted = |reason| BridgeError::Untrusted { address: settings.shown_address(), reason };
-        keys.check(&raw).map_err(untrusted)?;
+    for place in settings.card_places() {
+        let Some(body) = fetch_bytes(settings, place.url, hosts, credentials).await? else { continue };
+        let raw: Value = read_unique(&body)
+            .map_err(|error| bad_card(settings, &credentials.secrets().hide(&error.to_string())))?;
+        if place.agent.is_some_and(|agent| !has_interface_at(&raw, &agent)) {
+            continue;
+        }
+        if let Some(keys) = &settings.card_keys {
+            let untrusted = |reason| BridgeError::Untrusted { address: settings.shown_address(), reason };
+            keys.check(&raw).map_err(untrusted)?;
+        }
+        return read_card(settings, credentials.secrets().hide_in_value(&raw));
     }
-    read_card(settings, credentials.secrets().hide_in_value(&raw))
+    let (address, reason) = (settings.shown_address(), "status 404".to_owned());
+    Err(BridgeError::Card { address, reason, may_pass: true })
 }
 
-/// Fetches the bytes of a card. Follows a redirect to another host without credentials, and to
-/// public addresses only.
+/// Returns whether a card lists an interface at this address or below it.
+fn has_interface_at(raw: &Value, agent: &Url) -> bool {
+    let interfaces = raw.get("supportedInterfaces").and_then(Value::as_array);
+    interfaces.into_iter().flatten().any(|interface| {
+        let url = interface.get("url").and_then(Value::as_str).and_then(|url| Url::parse(url).ok());
+        url.is_some_and(|url| {
+            let rest = url.path().strip_prefix(agent.path());
+            url.origin() == agent.origin()
+                && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    })
+}
+
+/// Fetches the bytes of a card, or `None` if there is none at the address. Follows a redirect to
+/// another host without credentials, and to public addresses only.
 async fn fetch_bytes(
     settings: &BridgeSettings,
+    mut url: Url,
     hosts: &OutsideHosts,
     credentials: &Credentials,
-) -> Result<Vec<u8>, BridgeError> {
-    let mut url = settings.card.clone();
+) -> Result<Option<Vec<u8>>, BridgeError> {
     for _ in 0..=MAX_REDIRECTS {
         let is_named = settings.is_named(&url);
         let client = if is_named { hosts.named.client() } else { hosts.strangers.clone() };
@@ -95,8 +115,9 @@ async fn fetch_bytes(
             200 => {
                 let read = tokio::time::timeout(FETCH_TIMEOUT, response.body(MAX_CARD_BYTES)).await;
                 let read = read.map_err(|_| failed(&"it did not arrive in time", true))?;
-                return read.map_err(|error| failed(&error, true));
+                return read.map(Some).map_err(|error| failed(&error, true));
             }
+            404 => return Ok(None),
             301 | 302 | 303 | 307 | 308 => {
                 let target = response.header("location").and_then(|target| url.join(target).ok());
                 url = target.ok_or_else(|| failed(&"a redirect without a valid location", false))?;
@@ -108,7 +129,7 @@ async fn fetch_bytes(
                 return Err(BridgeError::Credentials { reason });
             }
             status => {
-                let may_pass = status == 404 || status == 429 || status >= 500;
+                let may_pass = status == 429 || status >= 500;
                 return Err(failed(&format!("status {status}"), may_pass));
             }
         }
@@ -270,6 +291,21 @@ mod tests {
     }
 
     #[test]
+    fn a_card_of_the_origin_must_name_the_agent() {
+        let agent = Url::parse("https://a.example/x").unwrap();
+        for (url, expected) in [
+            ("https://a.example/x", true),
+            ("https://a.example/x/rpc", true),
+            ("https://a.example/xy", false),
+            ("https://a.example/", false),
+            ("https://b.example/x", false),
+        ] {
+            let raw = card(&json!([interface(url, "JSONRPC", "1.0")]));
+            assert_eq!(has_interface_at(&raw, &agent), expected, "{url}");
+        }
+    }
+
+    #[test]
     fn the_shown_card_has_a_name_of_the_mesh_and_no_rights_of_its_own() {
         let settings = BridgeSettings::of_address("https://a.example").unwrap();
         let shown = read_card(&settings, card(&json!([interface("https://a.example/r", "JSONRPC", "1.0")])))
@@ -316,11 +352,11 @@ mod tests {
         let card = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}".to_owned();
         let credentials = Credentials::new(settings.credentials.clone());
         let (body, first, second) = tokio::join!(
-            fetch_bytes(&settings, &hosts, &credentials),
+            fetch_bytes(&settings, settings.card.clone(), &hosts, &credentials),
             answer_one(named, moved),
             answer_one(stranger, card)
         );
-        assert_eq!(body.unwrap(), b"{}");
+        assert_eq!(body.unwrap().unwrap(), b"{}");
         assert!(first.contains("x-key: s3cret"), "{first}");
         assert!(second.starts_with("get /card ") && !second.contains("s3cret"), "{second}");
     }
