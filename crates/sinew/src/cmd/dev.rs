@@ -29,7 +29,7 @@ use sinew_protocol::code;
 
 use self::next::{NextCommand, next_command};
 use crate::agent_trust::TrustArgs;
-use crate::cmd::serve::{self, MeshReadiness, MonitoringArgs, Stop, VocabularyArg};
+use crate::cmd::serve::{self, GatewaySettings, MeshReadiness, MonitoringArgs, Stop, VocabularyArg};
 use crate::connect::{Connection, block};
 use crate::exit::Exit;
 use crate::output::Output;
@@ -52,6 +52,7 @@ const EXAMPLES: &str = "Examples:
   sinew dev --workflows examples/orders --agents examples/orders/agent-cards
   sinew dev --reload                           # the next execution uses saved workflows and agents
   sinew dev --ephemeral --port 4333
+  sinew dev --push-to-private-addresses        # webhooks may be on this machine
   sinew dev --servers 3 --store cluster        # three servers, each with a copy of all data
   sinew dev --nats nats://localhost:4222       # on a running server";
 
@@ -98,6 +99,8 @@ pub(crate) struct DevArgs {
     vocabulary: Option<VocabularyArg>,
     #[command(flatten)]
     variables: VariableArgs,
+    #[command(flatten, next_help_heading = "Gateway options")]
+    gateway: GatewaySettings,
     #[command(flatten)]
     monitoring: MonitoringArgs,
     #[command(flatten)]
@@ -121,6 +124,7 @@ pub(crate) fn dev(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
 
 async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     let options = Options { variables: args.variables.rules()?, ..Options::default() };
+    let gateway_options = GatewayOptions { console: Some(ConsoleMode::Full), ..args.gateway.options()? };
     // Watch before reading, so that no change is missed.
     let mut watch = args
         .reload
@@ -150,7 +154,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     mesh.admin().provision(&Provision { replicas, ..Provision::default() }).await?;
     let deployed = deployment::deploy_all(&mesh, &loaded).await?;
     let service = start_service(&mesh, args).await?;
-    let gateway = start_gateway(&mesh, args, output).await?;
+    let gateway = start_gateway(&mesh, gateway_options, args, output).await?;
     let note = server.as_ref().and_then(|server| {
         let ports = server.members().iter().map(Server::port).collect();
         DevNote::write(ports, mesh.namespace(), mesh_at.dev_password.as_deref().unwrap_or_default())
@@ -226,12 +230,15 @@ async fn start_service(mesh: &Mesh, args: &DevArgs) -> Result<Service, Failure> 
 }
 
 /// Serves the mesh over HTTP, to this machine only. A port in use is an error only if it was requested.
-async fn start_gateway(mesh: &Mesh, args: &DevArgs, output: &Output) -> Result<Gateway, Failure> {
+async fn start_gateway(
+    mesh: &Mesh,
+    options: GatewayOptions,
+    args: &DevArgs,
+    output: &Output,
+) -> Result<Gateway, Failure> {
     let start = |port: u16| {
         let listen = (Ipv4Addr::LOCALHOST, port).into();
-        let console = Some(ConsoleMode::Full);
-        let options = GatewayOptions { listen, console, ..GatewayOptions::new(mesh_operator::adapter) };
-        Gateway::start(mesh.clone(), options)
+        Gateway::start(mesh.clone(), GatewayOptions { listen, ..options.clone() })
     };
     match start(args.gateway_port.unwrap_or(DEFAULT_PORT)).await {
         Err(GatewayError::Listen { .. }) if args.gateway_port.is_none() => {

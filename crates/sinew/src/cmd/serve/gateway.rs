@@ -45,6 +45,52 @@ pub(crate) struct GatewayArgs {
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)))]
     listen: SocketAddr,
+    /// Also serve the web console: `full`, or `read-only`, which cannot change anything
+    #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true, default_missing_value = "full")]
+    console: Option<ConsoleChoice>,
+    #[command(flatten)]
+    settings: GatewaySettings,
+    #[command(flatten)]
+    monitoring: MonitoringArgs,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Settings of a gateway, as arguments of each command that starts one.
+#[derive(Args, Debug)]
+pub(crate) struct GatewaySettings {
+    #[command(flatten)]
+    exposure: ExposureArgs,
+    #[command(flatten)]
+    access: AccessArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+impl GatewaySettings {
+    /// Returns the options of a gateway with these settings. Fails if a value is not valid, or a
+    /// file cannot be read.
+    pub(crate) fn options(&self) -> Result<GatewayOptions, Failure> {
+        let Self { exposure, access, limits } = self;
+        Ok(GatewayOptions {
+            public_url: exposure.public_url.clone(),
+            hosts: exposure.host.clone(),
+            expose: exposure.expose.clone(),
+            default_agent: exposure.default_agent.clone(),
+            cors_origins: exposure.cors_origin.clone(),
+            grpc_on_cards: exposure.grpc_on_cards.map(GrpcAddressForm::from),
+            limits: limits.gateway()?,
+            access: access.access(limits.caller()?)?,
+            transport: access.transport(),
+            push_addresses: access.push_addresses(),
+            ..GatewayOptions::new(mesh_operator::adapter)
+        })
+    }
+}
+
+/// What a gateway exposes, under which names.
+#[derive(Args, Debug)]
+pub(crate) struct ExposureArgs {
     /// Public address in cards [default: the one that the client used]
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
@@ -60,20 +106,9 @@ pub(crate) struct GatewayArgs {
     /// Workflow or agent for messages to the mesh that name none
     #[arg(long, value_name = "NAME")]
     default_agent: Option<String>,
-    /// Also serve the web console: `full`, or `read-only`, which cannot change anything
-    #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true, default_missing_value = "full")]
-    console: Option<ConsoleChoice>,
     /// Name the gRPC interface on agent cards, as `url` (https://HOST:PORT) or as `authority` (HOST:PORT)
     #[arg(long, value_name = "FORM", value_enum)]
     grpc_on_cards: Option<GrpcForm>,
-    #[command(flatten)]
-    access: AccessArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
-    #[command(flatten)]
-    monitoring: MonitoringArgs,
-    #[command(flatten)]
-    mesh: Connection,
 }
 
 /// Authentication of callers, and the security of their connections.
@@ -95,7 +130,7 @@ pub(crate) struct AccessArgs {
     #[arg(long, value_name = "CLAIM", default_value = "scope", requires = "oidc_issuer")]
     oidc_scope_claim: String,
     /// Client id registered at the provider, with which people sign in to the console
-    #[arg(long, value_name = "ID", requires_all = ["oidc_issuer", "console"])]
+    #[arg(long, value_name = "ID", requires = "oidc_issuer")]
     oidc_client_id: Option<String>,
     /// File with the secret of a confidential client; a public client has none
     #[arg(long, value_name = "FILE", requires = "oidc_client_id")]
@@ -252,26 +287,18 @@ pub(super) async fn serve(
     page_threads: Handle,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    let (limits, caller_limits) = (args.limits.gateway()?, args.limits.caller()?);
+    if args.console.is_none() && args.settings.access.oidc_client_id.is_some() {
+        return Err(Failure::usage("--oidc-client-id signs people in to the console; add --console"));
+    }
+    let options = GatewayOptions {
+        listen: args.listen,
+        console: args.console.map(ConsoleMode::from),
+        page_threads: Some(page_threads),
+        ..args.settings.options()?
+    };
     let stop = Stop::listen()?;
     let readiness = MeshReadiness::default();
     let telemetry = args.monitoring.start("gateway", None, readiness.check(), output).await?;
-    let options = GatewayOptions {
-        listen: args.listen,
-        public_url: args.public_url.clone(),
-        hosts: args.host.clone(),
-        expose: args.expose.clone(),
-        default_agent: args.default_agent.clone(),
-        console: args.console.map(ConsoleMode::from),
-        cors_origins: args.cors_origin.clone(),
-        grpc_on_cards: args.grpc_on_cards.map(GrpcAddressForm::from),
-        limits,
-        access: args.access.access(caller_limits)?,
-        transport: args.access.transport(),
-        push_addresses: args.access.push_addresses(),
-        page_threads: Some(page_threads),
-        ..GatewayOptions::new(mesh_operator::adapter)
-    };
     let starting = async {
         let mesh = args.mesh.open("gateway").await?;
         let gateway = Gateway::start(mesh.clone(), options).await.map_err(gateway_failure)?;

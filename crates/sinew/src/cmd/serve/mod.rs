@@ -20,7 +20,9 @@ use tokio::runtime::Builder;
 use crate::exit::Exit;
 
 pub(crate) use executor::{ExecutorArgs, VocabularyArg};
-pub(crate) use gateway::{GatewayArgs, card_address, console_address, gateway_failure, tools_address};
+pub(crate) use gateway::{
+    GatewayArgs, GatewaySettings, card_address, console_address, gateway_failure, tools_address,
+};
 pub(crate) use stop::Stop;
 
 use crate::connect::{block, block_here, new_runtime, telemetry_failure};
