@@ -14,7 +14,7 @@ use sinew_mesh::micro::About;
 use sinew_mesh::replica::{HolderAnswer, ReplicaDelivery, ReplicaEndpoint, ReplicaMessage, TaskQuestion};
 use sinew_protocol::a2a::{
     A2A_VERSION, A2aError, AgentCard, CancelTaskParams, ListTasksParams, SendMessageRequest, TaskIdParams,
-    TaskQueryParams,
+    TaskQueryParams, trim_history,
 };
 use sinew_protocol::card::CARD_INTERVAL;
 use sinew_protocol::jsonrpc::error_of;
@@ -142,18 +142,27 @@ impl A2aService for AgentTasks {
         if let Some(outcome) = elsewhere {
             return outcome;
         }
+        let history_length = params.configuration.as_ref().and_then(|wanted| wanted.history_length);
+        let answer = |entry: &Entry| match history_length {
+            None => A2aAnswer::of_task(&entry.json()),
+            Some(_) => {
+                let mut task = Arc::unwrap_or_clone(entry.snapshot());
+                trim_history(&mut task, history_length);
+                A2aAnswer::of_task(&task)
+            }
+        };
         let entry = match params.message.task_id.clone() {
             Some(task) => self.answer_question(&call.caller, &task.0, params)?,
             None => Box::pin(self.begin(call, params)).await?,
         };
         if moment != AnswerMoment::Settled {
             let seq = entry.feed.seq();
-            return Ok(A2aAnswer::of_task(&entry.json()).with_seq(seq));
+            return Ok(answer(&entry).with_seq(seq));
         }
         if let Some(None) = call.wait(entry.settled()).await {
             return Err(stopping());
         }
-        Ok(A2aAnswer::of_task(&entry.json()).with_seq(entry.feed.seq()))
+        Ok(answer(&entry).with_seq(entry.feed.seq()))
     }
 
     async fn get_task(&self, call: &A2aCall, params: TaskQueryParams) -> A2aOutcome {

@@ -96,7 +96,7 @@ impl AgentHost {
         let begin = self.table.begin(&origin, &id, most_open, || {
             let brief = request.result_subject.is_some();
             let feed = EventFeed::new(&self.mesh, &self.outgoing, &request.about, brief);
-            Entry::new(origin.clone(), caller, &request.about, feed)
+            Entry::new(origin.clone(), caller, &request.about, request.message.as_deref(), feed)
         });
         if let Begin::New(entry) = &begin {
             // Check after the task is in the table, so that a cancellation that arrives now finds

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sinew_protocol::Token;
 use sinew_protocol::a2a::{
     A2aError, CancelTaskParams, ListTasksParams, Task, TaskIdParams, TaskListResponse, TaskQueryParams,
-    TaskState, is_terminal, parse_timestamp,
+    TaskState, is_terminal, parse_timestamp, trim_history,
 };
 
 use crate::failure::short;
@@ -25,7 +25,11 @@ pub(crate) fn get(
     let entry = find(table, caller, &params.id)?;
     // Read the number first, so that an event in between is received twice rather than missed.
     let seq = entry.feed.seq();
-    Ok((entry.snapshot(), seq))
+    let mut task = entry.snapshot();
+    if params.history_length.is_some() {
+        trim_history(Arc::make_mut(&mut task), params.history_length);
+    }
+    Ok((task, seq))
 }
 
 pub(crate) fn subscribe(
@@ -95,8 +99,10 @@ pub(crate) fn list(
     let more = tasks.len() > size as usize;
     tasks.truncate(size as usize);
     let last = tasks.last().filter(|_| more).map(page_token);
-    if params.include_artifacts != Some(true) {
-        for task in &mut tasks {
+    for task in &mut tasks {
+        // Lists have a history only on request.
+        trim_history(task, Some(params.history_length.unwrap_or(0)));
+        if params.include_artifacts != Some(true) {
             task.artifacts = None;
         }
     }

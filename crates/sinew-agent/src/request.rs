@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 use sinew_mesh::async_nats::{HeaderMap, HeaderValue};
-use sinew_protocol::a2a::{Part, PartContent, SendMessageRequest, part_data};
+use sinew_protocol::a2a::{Message, Part, PartContent, SendMessageRequest, part_data};
 use sinew_protocol::behalf::CallingTask;
 use sinew_protocol::fault::Fault;
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
@@ -27,6 +27,8 @@ pub(crate) struct Request {
     pub(crate) input: Input,
     /// Subject for the result of an execution's task.
     pub(crate) result_subject: Option<String>,
+    /// Message of a caller; `None` for a task of an execution.
+    pub(crate) message: Option<Box<Message>>,
 }
 
 /// Location of a task's input.
@@ -136,7 +138,8 @@ pub(crate) fn read(
         about.calling = CallingTask::find(request.metadata.as_ref()).transpose()?;
     }
     let input = given.map_or_else(|| input(parts), Input::Value);
-    Ok(Request { about, input, result_subject })
+    let message = result_subject.is_none().then(|| Box::new(request.message));
+    Ok(Request { about, input, result_subject, message })
 }
 
 impl Request {

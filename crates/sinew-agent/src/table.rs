@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::value::RawValue;
-use sinew_protocol::a2a::{ContextId, Message, Task, TaskId, TaskState, TaskStatus, is_terminal};
+use sinew_protocol::a2a::{
+    ContextId, Message, Task, TaskId, TaskState, TaskStatus, bound_history, is_terminal,
+};
 use sinew_protocol::jsonrpc::raw;
 use sinew_protocol::{ExecutionId, Token};
 use tokio::sync::{oneshot, watch};
@@ -51,9 +53,10 @@ impl Entry {
         origin: Origin,
         caller: Option<Token>,
         about: &TaskProperties,
+        request: Option<&Message>,
         feed: EventFeed,
     ) -> Self {
-        let task = Task {
+        let mut task = Task {
             id: TaskId::new(about.task.as_str()),
             context_id: ContextId::new(about.context_id()),
             status: TaskStatus::with_timestamp(TaskState::Submitted),
@@ -61,6 +64,7 @@ impl Entry {
             history: None,
             metadata: None,
         };
+        add_to_history(&mut task, request.cloned());
         Self {
             origin,
             caller,
@@ -128,8 +132,14 @@ impl Entry {
 
     /// Passes a message of the caller as the answer to the open question.
     pub(crate) fn take_answer(&self, message: Message) -> AnswerFate {
+        let answer = message.clone();
         let fate = self.question.take(message);
         if fate == AnswerFate::Taken {
+            self.state.send_modify(|task| {
+                let task = Arc::make_mut(task);
+                let question = task.status.message.take();
+                add_to_history(task, question.into_iter().chain([answer]));
+            });
             self.change_status(TaskState::Working, self.callee_waits.oldest());
         }
         fate
@@ -241,7 +251,8 @@ impl TaskTable {
     }
 
     /// Ends the task with this result.
-    pub(crate) fn end(&self, entry: &Entry, task: Arc<Task>) {
+    pub(crate) fn end(&self, entry: &Entry, mut task: Arc<Task>) {
+        Arc::make_mut(&mut task).history.clone_from(&entry.snapshot().history);
         let written = raw(&*task);
         let (id, size) = (task.id.0.clone(), written.get().len());
         let mut rows = self.rows();
@@ -285,6 +296,19 @@ impl TaskTable {
     fn rows(&self) -> std::sync::MutexGuard<'_, TaskRows> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Adds messages to the history of a task of a caller.
+fn add_to_history(task: &mut Task, messages: impl IntoIterator<Item = Message>) {
+    let (id, context) = (task.id.clone(), task.context_id.clone());
+    let shown = messages.into_iter().map(|mut message| {
+        (message.task_id, message.context_id) = (Some(id.clone()), Some(context.clone()));
+        message
+    });
+    let mut history = task.history.take().unwrap_or_default();
+    history.extend(shown);
+    bound_history(&mut history);
+    task.history = Some(history).filter(|history| !history.is_empty());
 }
 
 impl Entry {

@@ -7,6 +7,7 @@ use data_encoding::BASE64URL_NOPAD;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, ED25519, UnparsedPublicKey, VerificationAlgorithm};
 use serde::Deserialize;
 use serde_json::Value;
+use sinew_protocol::a2a::v0_3::remove_old_members;
 use sinew_protocol::canonical_json::canonical_json;
 use sinew_protocol::unique_keys::read_unique;
 
@@ -135,7 +136,13 @@ impl CardKeys {
         if let Some(members) = unsigned.as_object_mut() {
             members.shift_remove("signatures");
         }
-        let payloads = [canonical_json(&unsigned), canonical_json(&without_defaults(&unsigned))];
+        // A signature of A2A 1.0 may leave out the members that a card also has for clients of 0.3.
+        let mut modern = unsigned.clone();
+        remove_old_members(&mut modern);
+        let payloads = [&unsigned, &modern]
+            .into_iter()
+            .flat_map(|card| [canonical_json(card), canonical_json(&without_defaults(card))])
+            .collect::<Vec<_>>();
         let fits = |key: &CardKey| {
             payloads.iter().any(|payload| {
                 let signed = format!("{protected}.{}", BASE64URL_NOPAD.encode(payload.as_bytes()));

@@ -7,6 +7,7 @@ use sinew_agents::{WebMethod, WebRequest};
 use sinew_mesh::card::{self as card_rules, LARGEST_CARD};
 use sinew_protocol::Token;
 use sinew_protocol::a2a::AgentCard;
+use sinew_protocol::a2a::v0_3::modern_card;
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::card::SCHEMAS;
 use sinew_protocol::unique_keys::read_unique;
@@ -25,8 +26,9 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(20);
 const MAX_REDIRECTS: u32 = 3;
 /// Maximum length of a name from a card.
 const MAX_NAME: usize = 64;
-/// Supported version of A2A.
+/// Supported versions of A2A. An interface of 1.0 is preferred.
 const VERSION_PREFIX: &str = "1.";
+const OLD_VERSION_PREFIX: &str = "0.3";
 
 /// Interface of an external agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub(crate) struct RemoteEndpoint {
     pub(crate) tenant: Option<String>,
     /// Whether the agent supports streaming.
     pub(crate) streams: bool,
+    /// Whether the interface is one of A2A 0.3.
+    pub(crate) is_old: bool,
 }
 
 /// Verified card.
@@ -58,14 +62,15 @@ pub(crate) async fn fetch_card(
         let Some(body) = fetch_bytes(settings, place.url, hosts, credentials).await? else { continue };
         let raw: Value = read_unique(&body)
             .map_err(|error| bad_card(settings, &credentials.secrets().hide(&error.to_string())))?;
-        if place.agent.is_some_and(|agent| !has_interface_at(&raw, &agent)) {
+        let modern = modern_card(raw.clone());
+        if place.agent.is_some_and(|agent| !has_interface_at(&modern, &agent)) {
             continue;
         }
         if let Some(keys) = &settings.card_keys {
             let untrusted = |reason| BridgeError::Untrusted { address: settings.shown_address(), reason };
             keys.check(&raw).map_err(untrusted)?;
         }
-        return read_card(settings, credentials.secrets().hide_in_value(&raw));
+        return read_card(settings, credentials.secrets().hide_in_value(&modern));
     }
     let (address, reason) = (settings.shown_address(), "status 404".to_owned());
     Err(BridgeError::Card { address, reason, may_pass: true })
@@ -196,6 +201,7 @@ fn choose_interface(settings: &BridgeSettings, raw: &Value) -> Result<RemoteEndp
     let interfaces = interfaces.map(Vec::as_slice).unwrap_or_default();
     let streams = raw.pointer("/capabilities/streaming").and_then(Value::as_bool) == Some(true);
     let mut reasons = Vec::new();
+    let mut of_old_version = None;
     for interface in interfaces.iter().take(card_rules::MOST_ENTRIES) {
         let text = |name: &str| interface.get(name).and_then(Value::as_str).unwrap_or_default();
         let (address, binding, version) = (text("url"), text("protocolBinding"), text("protocolVersion"));
@@ -211,15 +217,24 @@ fn choose_interface(settings: &BridgeSettings, raw: &Value) -> Result<RemoteEndp
             reasons.push(format!("{binding:?} is not the transport in the bridge file"));
             continue;
         }
-        if !version.starts_with(VERSION_PREFIX) {
-            reasons.push(format!("version {version:?} is not 1.0"));
+        let is_old = version.starts_with(OLD_VERSION_PREFIX);
+        if !is_old && !version.starts_with(VERSION_PREFIX) {
+            reasons.push(format!("version {version:?} is neither 1.0 nor 0.3"));
+            continue;
+        }
+        if is_old && binding != RemoteBinding::JsonRpc {
+            reasons.push(format!("{binding:?} of A2A 0.3 is not supported"));
             continue;
         }
         match Url::parse(address) {
             Ok(url) if settings.is_named(&url) => {
                 let tenant = Some(text("tenant").to_owned()).filter(|tenant| !tenant.is_empty());
                 let address = address.trim_end_matches('/').to_owned();
-                return Ok(RemoteEndpoint { address, binding, tenant, streams });
+                let endpoint = RemoteEndpoint { address, binding, tenant, streams, is_old };
+                if !is_old {
+                    return Ok(endpoint);
+                }
+                of_old_version.get_or_insert(endpoint);
             }
             Ok(url) => {
                 let host = url.origin().ascii_serialization();
@@ -229,8 +244,11 @@ fn choose_interface(settings: &BridgeSettings, raw: &Value) -> Result<RemoteEndp
             Err(error) => reasons.push(format!("an address is not valid: {error}")),
         }
     }
+    if let Some(endpoint) = of_old_version {
+        return Ok(endpoint);
+    }
     if reasons.is_empty() {
-        reasons.push("the card lists no interface; it may be a card of A2A 0.3".to_owned());
+        reasons.push("the card lists no interface".to_owned());
     }
     Err(BridgeError::Interface { reason: quoted(&reasons.join("; ")) })
 }
@@ -271,12 +289,21 @@ mod tests {
                 Ok("https://b.example/r"),
             ),
             (json!([interface("https://a.example/r", "HTTP+JSON", "1.0")]), Ok("https://a.example/r")),
-            (json!([interface("https://a.example/r", "JSONRPC", "0.3")]), Err("is not 1.0")),
+            (json!([interface("https://a.example/r", "JSONRPC", "0.3.0")]), Ok("https://a.example/r")),
+            (
+                json!([interface("https://a.example/old", "JSONRPC", "0.3"), rpc("https://a.example/r")]),
+                Ok("https://a.example/r"),
+            ),
+            (
+                json!([interface("https://a.example/r", "HTTP+JSON", "0.3")]),
+                Err("of A2A 0.3 is not supported"),
+            ),
+            (json!([interface("https://a.example/r", "JSONRPC", "0.2")]), Err("is neither 1.0 nor 0.3")),
             (json!([rpc("https://c.example/r")]), Err("add it to 'hosts'")),
             (json!([rpc("http://169.254.169.254/latest")]), Err("add it to 'hosts'")),
             (json!([rpc("nonsense")]), Err("not valid")),
-            (json!([]), Err("0.3")),
-            (json!("x"), Err("0.3")),
+            (json!([]), Err("lists no interface")),
+            (json!("x"), Err("lists no interface")),
         ] {
             let read = read_card(&settings, card(&interfaces));
             match (read, expected) {

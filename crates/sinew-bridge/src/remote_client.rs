@@ -7,6 +7,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sinew_agents::{ResolvedSecrets, WebMethod, WebRequest, WebResponse};
+use sinew_protocol::a2a::v0_3::{OLD_VERSION, modern_event, modern_result, old_request};
 use sinew_protocol::a2a::{
     A2A_VERSION, A2aError, CoreMethod, ErrorCode, Message, SendMessageResponse, StreamResponse, Task,
     TaskListResponse,
@@ -207,6 +208,14 @@ impl RemoteClient {
     async fn exchange(&self, method: CoreMethod, mut params: Value) -> Result<RemoteAnswer, CallFailure> {
         let id = uuid::Uuid::now_v7().simple().to_string();
         let (http, address, body) = match self.endpoint.binding {
+            RemoteBinding::JsonRpc if self.endpoint.is_old => {
+                let (name, params) = old_request(method, params).ok_or_else(|| {
+                    let text = format!("A2A 0.3 has no operation {}", method.wire_name());
+                    CallFailure::Refused(A2aError::new(ErrorCode::MethodNotFound, text))
+                })?;
+                let body = json!({ "jsonrpc": "2.0", "id": id, "method": name, "params": params });
+                (WebMethod::Post, self.endpoint.address.clone(), body.to_string().into_bytes())
+            }
             RemoteBinding::JsonRpc => {
                 if let (Some(tenant), Some(members)) = (&self.endpoint.tenant, params.as_object_mut()) {
                     members.insert("tenant".to_owned(), json!(tenant));
@@ -221,7 +230,12 @@ impl RemoteClient {
         if matches!(response.status(), 401) && self.credentials.forget_token().await {
             response = self.open(http, &address, body).await?;
         }
-        self.answer(response, id).await
+        Ok(match self.answer(response, id).await? {
+            RemoteAnswer::Value(value) if self.endpoint.is_old => {
+                RemoteAnswer::Value(modern_result(method, value))
+            }
+            answer => answer,
+        })
     }
 
     /// Returns method, address and body of an operation over HTTP+JSON.
@@ -270,7 +284,8 @@ impl RemoteClient {
             RemoteBinding::HttpJson => A2A_JSON,
         };
         let accept = format!("{A2A_JSON}, application/json, text/event-stream");
-        let mut headers = vec![("a2a-version", A2A_VERSION), ("accept", accept.as_str())];
+        let version = if self.endpoint.is_old { OLD_VERSION } else { A2A_VERSION };
+        let mut headers = vec![("a2a-version", version), ("accept", accept.as_str())];
         if method == WebMethod::Post {
             headers.push(("content-type", content_type));
         }
@@ -290,7 +305,8 @@ impl RemoteClient {
         let secrets = self.secrets();
         if status == 200 && media_type == "text/event-stream" {
             let id = is_rpc.then_some(id);
-            return Ok(RemoteAnswer::Events(Box::new(RemoteEvents::new(response, id, secrets))));
+            let is_old = self.endpoint.is_old;
+            return Ok(RemoteAnswer::Events(Box::new(RemoteEvents::new(response, id, is_old, secrets))));
         }
         let retry_after = response.header("retry-after").and_then(|text| text.trim().parse::<u64>().ok());
         let retry_after_ms = retry_after.map(|seconds| seconds.saturating_mul(1_000));
@@ -462,15 +478,17 @@ pub(crate) struct RemoteEvents {
     waiting: std::collections::VecDeque<Vec<u8>>,
     /// Id of the JSON-RPC request, which every event repeats.
     id: Option<String>,
+    /// Whether the events are those of A2A 0.3.
+    is_old: bool,
     bytes: usize,
     /// Values that must be redacted in events.
     secrets: ResolvedSecrets,
 }
 
 impl RemoteEvents {
-    fn new(response: WebResponse, id: Option<String>, secrets: ResolvedSecrets) -> Self {
+    fn new(response: WebResponse, id: Option<String>, is_old: bool, secrets: ResolvedSecrets) -> Self {
         let waiting = std::collections::VecDeque::new();
-        Self { response, reader: EventReader::new(MAX_EVENT_BYTES), waiting, id, bytes: 0, secrets }
+        Self { response, reader: EventReader::new(MAX_EVENT_BYTES), waiting, id, is_old, bytes: 0, secrets }
     }
 
     /// Returns the next event; `None` if the stream has ended, or sent nothing for `patience`.
@@ -481,7 +499,7 @@ impl RemoteEvents {
                     Some(id) => rpc_result(&data, id, &self.secrets)?,
                     None => path_result(&data, &self.secrets)?,
                 };
-                return read(value).map(Some);
+                return read(if self.is_old { modern_event(value) } else { value }).map(Some);
             }
             let Ok(chunk) = timeout(patience, self.response.chunk()).await else { return Ok(None) };
             let Some(chunk) = chunk.map_err(|error| CallFailure::Lost(error.to_string()))? else {

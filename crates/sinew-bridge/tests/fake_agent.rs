@@ -1,4 +1,4 @@
-//! An outside agent of A2A 1.0 that does what its messages say, and counts them.
+//! An outside agent of A2A 1.0 or 0.3 that does what its messages say, and counts them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,7 +11,12 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
+use sinew_protocol::a2a::v0_3::old_event;
+use sinew_protocol::jsonrpc::Request;
 use tokio::sync::watch;
+
+/// The JSON-RPC binding of A2A 0.3.
+pub(crate) const OLD_JSON_RPC: &str = "JSONRPC of 0.3";
 
 /// The agent, served until it is dropped.
 pub(crate) struct FakeAgent {
@@ -28,6 +33,8 @@ impl Drop for FakeAgent {
 
 pub(crate) struct FakeState {
     binding: &'static str,
+    /// Whether it speaks A2A 0.3.
+    is_old: bool,
     streams: bool,
     known: Mutex<FakeRecord>,
     /// Counts every change, for those who wait for one.
@@ -66,7 +73,9 @@ impl FakeAgent {
             ..FakeRecord::default()
         };
         let known = Mutex::new(known);
-        let state = Arc::new(FakeState { binding, streams, known, changed: watch::Sender::new(0) });
+        let is_old = binding == OLD_JSON_RPC;
+        let binding = if is_old { "JSONRPC" } else { binding };
+        let state = Arc::new(FakeState { binding, is_old, streams, known, changed: watch::Sender::new(0) });
         let router = Router::new().fallback(answer).with_state(Arc::clone(&state));
         let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { base, state, serving }
@@ -127,6 +136,15 @@ impl FakeState {
 
     fn card(&self) -> Value {
         let (base, description) = self.record(|record| (record.base.clone(), record.description.clone()));
+        if self.is_old {
+            return json!({
+                "name": "Fake agent!", "description": description, "version": "1.2.3", "protocolVersion": "0.3.0",
+                "url": format!("{base}/api"), "preferredTransport": "JSONRPC",
+                "capabilities": {"streaming": self.streams},
+                "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
+                "skills": [{"id": "obey", "name": "obey", "description": "Obeys.", "tags": ["test"]}],
+            });
+        }
         json!({
             "name": "Fake agent!", "description": description, "version": "1.2.3",
             "supportedInterfaces": [{"url": format!("{base}/api"), "protocolBinding": self.binding, "protocolVersion": "1.0"}],
@@ -177,8 +195,38 @@ async fn answer(
     if wanted.is_some() && given != wanted {
         return StatusCode::UNAUTHORIZED.into_response();
     }
+    if state.is_old {
+        return answer_old(state, &body).await;
+    }
     let (id, operation, params) = request_of(&state, &method, &uri, &body);
     perform(state, id, &operation, params).await
+}
+
+/// Answers a request of A2A 0.3.
+async fn answer_old(state: Arc<FakeState>, body: &[u8]) -> Response {
+    let (call, old) = Request::read_versioned(body, None).unwrap();
+    let old = old.expect("a request of A2A 0.3");
+    let response = perform(state, call.id, old.method.wire_name(), old.params.clone()).await;
+    let (parts, body) = response.into_parts();
+    if parts.headers["content-type"] == "application/json" {
+        let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        let mut answer: Value = serde_json::from_slice(&body).unwrap();
+        if let Some(result) = answer.get_mut("result") {
+            *result = old.result(result.take()).unwrap();
+        }
+        return Response::from_parts(parts, Body::from(answer.to_string()));
+    }
+    let events = body.into_data_stream().map(|piece| {
+        let lines = piece?.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let events = lines.iter().filter_map(|line| line.strip_prefix(b"data: "));
+        let shown = events.map(|data| {
+            let mut event: Value = serde_json::from_slice(data).unwrap();
+            event["result"] = old_event(event["result"].take());
+            format!("data: {event}\n\n")
+        });
+        Ok::<_, axum::Error>(shown.collect::<String>())
+    });
+    Response::from_parts(parts, Body::from_stream(events))
 }
 
 /// Id, operation and parameters of a request in either binding.

@@ -6,16 +6,15 @@ use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_operations::approvals::DecisionRequest;
 use sinew_protocol::Token;
 
-use crate::fake_agent::FakeAgent;
+use crate::fake_agent::{FakeAgent, OLD_JSON_RPC};
 use crate::world::{BridgeWorld, SINGLE, output};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tasks_end_over_both_bindings_with_streams_and_without() {
     let world = BridgeWorld::bare().await;
+    let bindings = ["JSONRPC", "HTTP+JSON", OLD_JSON_RPC];
     for (nth, (binding, streams)) in
-        [("JSONRPC", true), ("JSONRPC", false), ("HTTP+JSON", true), ("HTTP+JSON", false)]
-            .into_iter()
-            .enumerate()
+        bindings.into_iter().flat_map(|binding| [(binding, true), (binding, false)]).enumerate()
     {
         let fake = FakeAgent::start(binding, streams).await;
         let name = format!("outside{nth}");
@@ -51,7 +50,9 @@ async fn tasks_end_over_both_bindings_with_streams_and_without() {
         fake.record(|record| {
             for headers in &record.headers {
                 assert_eq!(headers["authorization"], "Bearer s3cret", "{told}");
-                assert_eq!(headers["a2a-version"], "1.0", "{told}");
+                let is_card = headers["accept"] == "application/json";
+                let version = if binding == OLD_JSON_RPC && !is_card { "0.3" } else { "1.0" };
+                assert_eq!(headers["a2a-version"], version, "{told}");
             }
         });
     }

@@ -42,7 +42,9 @@ pub(crate) fn version_of(parts: &Parts) -> Option<&str> {
 /// Builds an operation call from the head of its request.
 fn operation_call(caller: &CallerIdentity, parts: &Parts, endpoint: Endpoint) -> OperationCall {
     let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
-    let extensions = parts.headers.get_all(mesh_header::A2A_EXTENSIONS).iter();
+    // A2A 0.3 has the prefix X.
+    let named = [mesh_header::A2A_EXTENSIONS, "x-a2a-extensions"];
+    let extensions = named.into_iter().flat_map(|name| parts.headers.get_all(name));
     let extensions = extensions.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     let extensions = extensions.map(str::trim).filter(|uri| !uri.is_empty()).take(MAX_EXTENSIONS);
     OperationCall {
@@ -120,8 +122,13 @@ fn stream_places(
 }
 
 /// Adds the headers that every A2A response has.
-pub(crate) fn with_a2a_headers(mut response: Response) -> Response {
-    response.headers_mut().insert("a2a-version", HeaderValue::from_static(A2A_VERSION));
+pub(crate) fn with_a2a_headers(response: Response) -> Response {
+    with_version(response, A2A_VERSION)
+}
+
+/// Names the A2A version of a response.
+pub(crate) fn with_version(mut response: Response, version: &'static str) -> Response {
+    response.headers_mut().insert("a2a-version", HeaderValue::from_static(version));
     response
 }
 

@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
+use sinew_protocol::a2a::v0_3::add_old_members;
 use sinew_protocol::a2a::{
     A2A_VERSION, AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentProvider, AgentSkill,
 };
@@ -165,8 +166,10 @@ pub(crate) fn respond(
     times: &CardTimes,
     readers: CardReaders,
 ) -> Response {
-    // Plain data with string keys always serializes.
-    let body = serde_json::to_vec(card).unwrap_or_default();
+    // Plain data with string keys always serializes. Signatures cover the members of 1.0 only.
+    let mut shown = serde_json::to_value(card).unwrap_or_default();
+    add_old_members(&mut shown);
+    let body = serde_json::to_vec(&shown).unwrap_or_default();
     let tag = format!("\"{}\"", &sha256(&body)[..32]);
     let known = request.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let is_known = known.flat_map(|value| value.split(',')).any(|one| {

@@ -8,8 +8,9 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use sinew_protocol::a2a::{A2aError, ErrorCode};
-use sinew_protocol::jsonrpc::{Method, Refused, Request as RpcRequest, Response as RpcResponse, result};
+use sinew_protocol::a2a::v0_3::{OLD_VERSION, OldCall, old_event};
+use sinew_protocol::a2a::{A2A_VERSION, A2aError, ErrorCode};
+use sinew_protocol::jsonrpc::{Method, Refused, Request as RpcRequest, Response as RpcResponse, raw, result};
 
 use crate::a2a_request;
 use crate::access::CallerIdentity;
@@ -48,24 +49,26 @@ pub(crate) async fn serve(
             );
         }
     };
-    let (id, answer) = match RpcRequest::read_with_headers(&body, a2a_request::version_of(&parts), None) {
-        Err(Refused { id, error }) => (id, Err(*error)),
-        Ok(call) => (call.id.clone(), perform(&state, &caller, &parts, endpoint, &call).await),
+    let (id, old, answer) = match RpcRequest::read_versioned(&body, a2a_request::version_of(&parts)) {
+        Err(Refused { id, error }) => (id, None, Err(*error)),
+        Ok((call, old)) => {
+            let answer = perform(&state, &caller, &parts, endpoint, (&call, old.as_ref())).await;
+            (call.id, old, answer)
+        }
     };
-    match answer {
-        Ok(OperationReply::Value(value)) => a2a_request::with_a2a_headers(respond(result(&id, &value))),
+    let encoder = RpcEncoder { id, is_old: old.is_some() };
+    let response = match answer {
+        Ok(OperationReply::Value(value)) => respond(encoder.result(old.as_ref(), &value)),
         Ok(OperationReply::Incomplete { value, unheard }) => {
-            let response = a2a_request::with_a2a_headers(respond(result(&id, &value)));
-            a2a_request::with_unheard(response, &unheard)
+            a2a_request::with_unheard(respond(encoder.result(old.as_ref(), &value)), &unheard)
         }
-        Ok(OperationReply::Stream(items)) => {
-            a2a_request::with_a2a_headers(sse::respond(&state, items, RpcEncoder { id: id.clone() }))
-        }
+        Ok(OperationReply::Stream(items)) => sse::respond(&state, items, encoder),
         Err(error) => {
             let status = a2a_request::caller_status(&error).unwrap_or(StatusCode::OK);
-            a2a_request::with_a2a_headers(respond_with(status, RpcResponse::error(id, &error).to_bytes()))
+            respond_with(status, encoder.failure(&error))
         }
-    }
+    };
+    a2a_request::with_version(response, if old.is_some() { OLD_VERSION } else { A2A_VERSION })
 }
 
 async fn perform(
@@ -73,8 +76,11 @@ async fn perform(
     caller: &CallerIdentity,
     parts: &axum::http::request::Parts,
     endpoint: Result<Endpoint, A2aError>,
-    call: &RpcRequest,
+    (call, old): (&RpcRequest, Option<&OldCall>),
 ) -> Result<OperationReply, A2aError> {
+    if let Some(old) = old {
+        return a2a_request::perform(state, caller, parts, endpoint?, (old.method, &raw(&old.params))).await;
+    }
     let Method::Core(method) = call.method else {
         return Err(A2aError::new(ErrorCode::MethodNotFound, "the card is at /.well-known/agent-card.json"));
     };
@@ -82,13 +88,31 @@ async fn perform(
     a2a_request::perform(state, caller, parts, endpoint?, (method, params)).await
 }
 
-/// Encodes events as JSON-RPC responses to the call that opened the stream.
+/// Encodes results and events as JSON-RPC responses to a call.
 struct RpcEncoder {
     id: Value,
+    /// Whether the call is one of A2A 0.3.
+    is_old: bool,
+}
+
+impl RpcEncoder {
+    /// Encodes the result of a call, for a call of A2A 0.3 in its form.
+    fn result(&self, old: Option<&OldCall>, value: &RawValue) -> Bytes {
+        let Some(old) = old else { return result(&self.id, &value) };
+        let shown = serde_json::from_str(value.get()).map_err(|error| A2aError::internal(error.to_string()));
+        match shown.and_then(|value| old.result(value)) {
+            Ok(value) => result(&self.id, &value),
+            Err(error) => self.failure(&error),
+        }
+    }
 }
 
 impl EventEncoder for RpcEncoder {
     fn event(&self, body: &Bytes) -> Bytes {
+        if self.is_old {
+            let event = serde_json::from_slice(body).map(old_event);
+            return result(&self.id, &event.unwrap_or_default());
+        }
         match serde_json::from_slice::<&RawValue>(body) {
             Ok(event) => result(&self.id, &event),
             Err(_) => self.failure(&A2aError::internal("an event cannot be read")),

@@ -65,6 +65,55 @@ async fn check_decisions(workflow: &str, node: &str) {
     world.end().await;
 }
 
+/// Ids and roles of the messages of a task.
+fn history(task: &Value) -> Vec<(&str, &str)> {
+    let messages = task["history"].as_array().into_iter().flatten();
+    messages.map(|one| (one["role"].as_str().unwrap(), one["messageId"].as_str().unwrap())).collect()
+}
+
+#[tokio::test]
+async fn the_history_of_a_task_has_the_messages_of_both_sides() {
+    let world = GatewayWorld::new(&[("review", &review())]).await;
+    let sent = world.rpc("/agents/review", "SendMessage", &message("m", json!([{"text": "look"}]))).await;
+    let asking = &sent["result"]["task"];
+    // The open question is in the status.
+    assert_eq!(history(asking), [("ROLE_USER", "m")], "{sent}");
+    assert_eq!(asking["history"][0]["parts"], json!([{"text": "look"}]));
+    let decision = answer("m2", asking, json!([{"text": "yes, fine"}]));
+    let decided = world.rpc("/agents/review", "SendMessage", &decision).await;
+    let ended = &decided["result"]["task"];
+    let roles: Vec<&str> = history(ended).iter().map(|(role, _)| *role).collect();
+    assert_eq!(roles, ["ROLE_USER", "ROLE_AGENT", "ROLE_USER"], "{decided}");
+    let texts: Vec<&Value> = (1..3).map(|nth| &ended["history"][nth]["parts"][0]["text"]).collect();
+    assert!(texts[0].as_str().unwrap().ends_with("Is this right?"), "{decided}");
+    assert!(texts[1].as_str().unwrap().contains("fine"), "{decided}");
+    for (length, expected) in [(json!(0), 0), (json!(2), 2), (Value::Null, 3)] {
+        let params = json!({"id": ended["id"], "historyLength": length});
+        let read = world.rpc("/agents/review", "GetTask", &params).await;
+        assert_eq!(history(&read["result"]).len(), expected, "{read}");
+    }
+    for (length, expected) in [(Value::Null, 0), (json!(1), 1)] {
+        let list = world.rpc("/agents/review", "ListTasks", &json!({"historyLength": length})).await;
+        assert_eq!(history(&list["result"]["tasks"][0]).len(), expected, "{list}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_history_of_an_agents_task_has_its_request() {
+    let world = GatewayWorld::new(&[]).await;
+    world.serve_echo().await;
+    let mut sent = message("m", json!([{"data": {"value": "v"}}]));
+    let ended = world.rpc("/agents/echo", "SendMessage", &sent).await;
+    let task = &ended["result"]["task"];
+    assert_eq!(history(task), [("ROLE_USER", "m")], "{ended}");
+    assert_eq!(task["history"][0]["taskId"], task["id"], "{ended}");
+    sent["configuration"] = json!({"historyLength": 0});
+    let repeated = world.rpc("/agents/echo", "SendMessage", &sent).await;
+    assert!(history(&repeated["result"]["task"]).is_empty(), "{repeated}");
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_decision_opens_a_stream_to_the_end() {
     let world = GatewayWorld::new(&[("review", &review())]).await;

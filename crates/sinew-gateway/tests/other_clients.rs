@@ -54,8 +54,8 @@ async fn the_version_is_checked_before_the_method() {
     let old = json!({"message": {"messageId": "m", "role": "user", "kind": "message",
                                  "parts": [{"kind": "text", "text": "hi"}]}});
     for (version, method, params, expected) in [
-        (None, "message/send", &old, Some(-32009)),
-        (Some("0.3"), "message/send", &old, Some(-32009)),
+        (None, "message/send", &json!({"message": {}}), Some(-32602)),
+        (None, "tasks/list", &json!({}), Some(-32009)),
         (Some("0.3"), "SendMessage", &json!([]), Some(-32009)),
         (Some("1.1"), "SendMessage", &old, Some(-32009)),
         (Some("1.0"), "message/send", &old, Some(-32601)),
@@ -70,6 +70,60 @@ async fn the_version_is_checked_before_the_method() {
         assert_eq!(answer["error"]["code"].as_i64(), expected, "{version:?} {method}: {answer}");
         assert_eq!(answer["id"], 7, "{answer}");
     }
+    world.end().await;
+}
+
+/// A call of A2A 0.3: without a version, or with this one.
+async fn old_call(
+    world: &GatewayWorld,
+    method: &str,
+    params: Value,
+    version: Option<&str>,
+) -> reqwest::Response {
+    let call = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+    let mut request = world.http.post(format!("{}/agents/single", world.base)).json(&call);
+    if let Some(version) = version {
+        request = request.header("a2a-version", version);
+    }
+    request.send().await.unwrap()
+}
+
+#[tokio::test]
+async fn clients_of_a2a_0_3_are_answered_in_their_version() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    world.serve_echo().await;
+    let card = world.request(Method::GET, "/agents/single/.well-known/agent-card.json").send().await.unwrap();
+    let card: Value = card.json().await.unwrap();
+    let url = format!("{}/agents/single", world.base);
+    assert_eq!((&card["url"], &card["protocolVersion"]), (&json!(url), &json!("0.3.0")), "{card}");
+    assert_eq!(card["supportedInterfaces"][0]["url"], json!(url), "{card}");
+    let sent = |id: &str| {
+        json!({"message": {"kind": "message", "messageId": id, "role": "user",
+                           "parts": [{"kind": "data", "data": {"value": "Ada"}}]},
+               "configuration": {"blocking": true}})
+    };
+    let response = old_call(&world, "message/send", sent("m1"), None).await;
+    assert_eq!(response.headers()["a2a-version"], "0.3");
+    let answer: Value = response.json().await.unwrap();
+    let task = &answer["result"];
+    assert_eq!((&answer["id"], &task["kind"]), (&json!(7), &json!("task")), "{answer}");
+    assert_eq!(task["status"]["state"], "completed", "{answer}");
+    assert_eq!(
+        task["artifacts"][0]["parts"][0],
+        json!({"kind": "data", "data": {"value": "Ada"}}),
+        "{answer}"
+    );
+    let read: Value =
+        old_call(&world, "tasks/get", json!({"id": task["id"]}), Some("0.3.0")).await.json().await.unwrap();
+    assert_eq!(read["result"]["status"]["state"], "completed", "{read}");
+    let absent: Value =
+        old_call(&world, "tasks/get", json!({"id": "none"}), Some("0.3")).await.json().await.unwrap();
+    assert_eq!(absent["error"]["code"], -32001, "{absent}");
+    let events = EventSource::of(old_call(&world, "message/stream", sent("m2"), None).await).all().await;
+    assert_eq!(events[0].1["result"]["kind"], "task", "{events:?}");
+    let last = &events.last().unwrap().1["result"];
+    assert_eq!(last["status"]["state"], "completed", "{events:?}");
+    assert!(last["kind"] == "task" || last["final"] == true, "{events:?}");
     world.end().await;
 }
 
@@ -184,5 +238,48 @@ async fn priming_events_are_for_clients_that_know_them() {
         assert!(told.contains("single"), "{version}: {told}");
         assert!(primes || !is_primed, "{version}: {told:?}");
     }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_session_of_mcp_2025_03_26_sends_batches() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    world.serve_echo().await;
+    let post = |session: Option<&str>, body: &Value| {
+        let request = world.http.post(format!("{}/mcp", world.base)).json(body);
+        let request = request.header("accept", "application/json, text/event-stream");
+        let request = match session {
+            Some(session) => request.header("mcp-session-id", session),
+            None => request,
+        };
+        request.send()
+    };
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    let begun = post(None, &initialize).await.unwrap();
+    let session = begun.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+    let told = json!([{"jsonrpc": "2.0", "method": "notifications/initialized"}]);
+    assert_eq!(post(Some(&session), &told).await.unwrap().status(), StatusCode::ACCEPTED);
+    let call = |id: &str, value: &str| {
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+               "params": {"name": "single", "arguments": {"value": value}}})
+    };
+    let batch = json!([call("a", "x"), {"jsonrpc": "2.0", "id": "p", "method": "ping"}, call("b", "y")]);
+    let events = EventSource::of(post(Some(&session), &batch).await.unwrap()).all().await;
+    let answers = events.iter().map(|(_, event)| event).filter(|event| event.get("id").is_some());
+    let mut values: Vec<String> = answers
+        .map(|answer| format!("{} {}", answer["id"], answer["result"]["structuredContent"]["value"]))
+        .collect();
+    values.sort();
+    assert_eq!(values, ["\"a\" \"x\"", "\"b\" \"y\"", "\"p\" null"], "{events:?}");
+    for wrong in [json!([]), json!([initialize])] {
+        let refused = post(Some(&session), &wrong).await.unwrap();
+        assert_eq!(refused.status(), StatusCode::BAD_REQUEST, "{wrong}");
+    }
+    // The session survives them, and a body that is too large.
+    let large = json!([{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": "x".repeat(5 << 20)}}]);
+    assert_eq!(post(Some(&session), &large).await.unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
+    let events = EventSource::of(post(Some(&session), &json!([call("c", "z")])).await.unwrap()).all().await;
+    assert!(events.iter().any(|(_, event)| event["id"] == "c" && event["result"].is_object()), "{events:?}");
     world.end().await;
 }

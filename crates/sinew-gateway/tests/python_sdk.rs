@@ -64,3 +64,29 @@ async fn the_python_sdk_calls_workflows() {
     }
     world.end().await;
 }
+
+#[tokio::test]
+async fn the_python_sdk_of_a2a_0_3_calls_workflows() {
+    let Some(python) = python_with(&["a2a-sdk==0.3.26", "httpx"]).await else { return };
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    world.serve_echo().await;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/client_0_3.py");
+    let ended =
+        Command::new(python).arg(script).arg(&world.base).stdin(Stdio::null()).output().await.unwrap();
+    let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert!(ended.status.success(), "{out}\n{err}");
+    let calls: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(calls.len(), 2, "blocking and as a stream: {out}");
+    for call in calls {
+        assert_eq!(
+            (&call["state"], &call["artifact"]),
+            (&json!("completed"), &json!({"value": "hello"})),
+            "{call}"
+        );
+        assert_eq!((&call["kinds"][0], &call["history"]), (&json!("Task"), &json!(["user"])), "{call}");
+        assert!(call["refused"].to_string().contains("not found"), "{call}");
+        assert_eq!(call["push"], json!(["https://hooks.example.com/a2a", ["Bearer"]]), "{call}");
+        assert!(call["cancelled"].to_string().contains("cancel"), "{call}");
+    }
+    world.end().await;
+}

@@ -79,6 +79,7 @@ fn stored(record: &Record) -> ExecutionRecord {
             traceparent: None,
             start_digest: None,
             calling: None,
+            idempotency_key: None,
         },
         rounds: rounds.map(|round| sinew_engine::encode_round(round).into()).collect(),
         commands: record.commands.clone(),

@@ -3,6 +3,9 @@
 //! The types parse enum names of A2A 0.3 and ignore unknown fields. Keep the raw bytes of a card to
 //! verify its signature, because parsing drops unknown fields.
 
+mod history;
+pub mod v0_3;
+
 pub use a2a_protocol_types::error::A2A_ERROR_DOMAIN;
 pub use a2a_protocol_types::message::PartContent;
 pub use a2a_protocol_types::method::Method as CoreMethod;
@@ -18,6 +21,8 @@ pub use a2a_protocol_types::{
     TaskIdParams, TaskListResponse, TaskQueryParams, TaskState, TaskStatus, TaskStatusUpdateEvent,
     parse_iso8601_to_unix_millis as parse_timestamp, unix_millis_to_iso8601 as format_timestamp,
 };
+
+pub use history::{MAX_HISTORY, MAX_HISTORY_BYTES, bound_history, trim_history};
 
 use serde_json::Value;
 

@@ -162,6 +162,9 @@ pub struct ExecutionMeta {
     /// Task of another execution that requested the start, if this execution does not answer it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calling: Option<CallingRef>,
+    /// Idempotency key of the start. `None` without one, and in journals of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
 }
 
 impl ExecutionMeta {
@@ -410,6 +413,7 @@ impl From<&ExecutionMeta> for pb::ExecutionMeta {
                 execution: calling.execution.to_string(),
                 task: calling.task.to_string(),
             }),
+            idempotency_key: meta.idempotency_key.clone().unwrap_or_default(),
         }
     }
 }
@@ -450,6 +454,7 @@ impl TryFrom<pb::ExecutionMeta> for ExecutionMeta {
             traceparent: Some(wire.traceparent).filter(|trace| !trace.is_empty()),
             start_digest: Some(wire.start_digest).filter(|digest| !digest.is_empty()),
             calling: calling.transpose()?,
+            idempotency_key: Some(wire.idempotency_key).filter(|key| !key.is_empty()),
         })
     }
 }

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::a2a::v0_3::{OLD_VERSION, OldCall, old_method};
 use crate::code;
 use std::borrow::Cow;
 
@@ -102,6 +103,25 @@ impl Request {
 
     /// Parses a call.
     pub fn read(body: &[u8]) -> Result<Self, Refused> {
+        Self::read_as(body, Method::parse)
+    }
+
+    /// Parses a call of the version that its header names. A call of A2A 0.3 is returned with its
+    /// translation, which replaces its method and its parameters.
+    pub fn read_versioned(body: &[u8], version: Option<&str>) -> Result<(Self, Option<OldCall>), Refused> {
+        let is_old = without_patch(named_version(version)) == OLD_VERSION;
+        let method = serde_json::from_slice::<Envelope<'_>>(body).ok().map(|envelope| envelope.method);
+        if !is_old || method.is_none_or(|name| old_method(&name).is_none()) {
+            return Self::read_with_headers(body, version, None).map(|call| (call, None));
+        }
+        let call = Self::read_as(body, |name| old_method(name).map(Method::Core))?;
+        let Method::Core(method) = call.method else { return Ok((call, None)) };
+        let old = call.params().map(|params| OldCall::new(method, params));
+        let old = old.map_err(|error| Refused { id: call.id.clone(), error: Box::new(error) })?;
+        Ok((call, Some(old)))
+    }
+
+    fn read_as(body: &[u8], parse: impl Fn(&str) -> Option<Method>) -> Result<Self, Refused> {
         let refused =
             |id: Value, code, message: String| Refused { id, error: Box::new(A2aError::new(code, message)) };
         let Envelope { jsonrpc: _, id, method, params } =
@@ -115,7 +135,7 @@ impl Request {
         if let Err(error @ BadJson::DuplicateKey(_)) = check_unique_keys(body) {
             return Err(refused(id, ErrorCode::InvalidRequest, error.to_string()));
         }
-        let method = Method::parse(&method).ok_or_else(|| {
+        let method = parse(&method).ok_or_else(|| {
             let message = format!("no operation is named {:?}", short(&method, 64));
             refused(id.clone(), ErrorCode::MethodNotFound, message)
         })?;
@@ -264,8 +284,7 @@ pub fn check_headers(version: Option<&str>, content_type: Option<&str>) -> Resul
         let message = format!("{:?} is not read here: send {}", short(media_type, 100), header::JSON);
         return Err(A2aError::content_type_not_supported(message));
     }
-    // A2A treats a missing or empty version as 0.3.
-    let version = version.map(str::trim).filter(|version| !version.is_empty()).unwrap_or("0.3");
+    let version = named_version(version);
     if without_patch(version) != A2A_VERSION {
         let message = format!(
             "A2A {} is not supported; send {}: {A2A_VERSION}",
@@ -275,6 +294,11 @@ pub fn check_headers(version: Option<&str>, content_type: Option<&str>) -> Resul
         return Err(A2aError::version_not_supported(message));
     }
     Ok(())
+}
+
+/// Returns the version of a call: A2A treats a missing or empty version as 0.3 (section 3.6.2).
+fn named_version(version: Option<&str>) -> &str {
+    version.map(str::trim).filter(|version| !version.is_empty()).unwrap_or(OLD_VERSION)
 }
 
 /// Returns the major and minor number of a version: patch numbers do not count in the negotiation

@@ -10,6 +10,7 @@ use sinew_protocol::command::{ApproveCommand, Command, RetryCommand};
 use sinew_protocol::decision::WrittenDecision;
 use sinew_protocol::journal::{ExecutionMeta, Verdict};
 use sinew_protocol::person_wait::WaitReport;
+use sinew_protocol::start::new_key_time;
 use sinew_protocol::subject::Operation;
 use sinew_protocol::usage::TaskUsage;
 use sinew_protocol::{ExecutionId, Fault, TaskId, Token, code};
@@ -79,6 +80,8 @@ impl ShardState {
             start_digest: Some(start.identity.into_digest()),
             // A digest of the token proves the task, and only executors check it.
             calling: command.calling.filter(|_| command.behalf.is_some()),
+            // A generated key identifies nothing that its caller knows.
+            idempotency_key: command.idempotency_key.filter(|key| new_key_time(key).is_none()),
         };
         // Depth and chain limit recursion, so they are accepted only from executors.
         let is_believed = meta.parent.is_some() || command.behalf.is_some() || seeded_bug!(ChainBelieved);

@@ -147,6 +147,7 @@ mod tests {
             traceparent: None,
             start_digest: Some(command.digest()),
             calling: None,
+            idempotency_key: None,
         }
     }
 

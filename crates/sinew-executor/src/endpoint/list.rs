@@ -44,6 +44,8 @@ impl WorkflowEndpoints {
             place.ok_or_else(|| bad("pageToken: invalid token".to_owned()))
         });
         let after = after.transpose()?;
+        // Lists have a history only on request.
+        let history_length = Some(params.history_length.unwrap_or(0));
         let state = params.status.filter(|state| *state != TaskState::Unspecified);
         // Only records contain the context, so filtering by context reads all of them.
         let mut places = self.open_ones(workflow, caller).await?;
@@ -57,7 +59,7 @@ impl WorkflowEndpoints {
         if let Some(context) = &params.context_id {
             let mut kept = Vec::new();
             for some in places.chunks(AT_ONCE) {
-                let read = self.tasks(some).await?;
+                let read = self.tasks(some, history_length).await?;
                 kept.extend(read.into_iter().filter(|(_, task)| task.context_id.0 == *context));
             }
             total = kept.len();
@@ -70,7 +72,7 @@ impl WorkflowEndpoints {
                 if tasks.len() > size as usize {
                     break;
                 }
-                tasks.extend(self.tasks(some).await?);
+                tasks.extend(self.tasks(some, history_length).await?);
             }
         }
         let more = tasks.len() > size as usize;
@@ -139,11 +141,15 @@ impl WorkflowEndpoints {
             .collect())
     }
 
-    async fn tasks(&self, places: &[ListPosition]) -> Result<Vec<(ListPosition, Task)>, A2aError> {
+    async fn tasks(
+        &self,
+        places: &[ListPosition],
+        history_length: Option<u32>,
+    ) -> Result<Vec<(ListPosition, Task)>, A2aError> {
         let read = places.iter().map(|place| async move {
             let Ok(execution) = ExecutionId::parse(&place.1) else { return Ok(None) };
             let Some(known) = self.find(&execution).await? else { return Ok(None) };
-            Ok(Some((place.clone(), self.task(&known).await?)))
+            Ok(Some((place.clone(), self.task(&known, history_length).await?)))
         });
         let read: Result<Vec<_>, A2aError> = join_all(read).await.into_iter().collect();
         Ok(read?.into_iter().flatten().collect())

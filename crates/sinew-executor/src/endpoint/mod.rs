@@ -5,6 +5,7 @@
 //! tasks, even if the one that started the execution has stopped.
 
 mod announce;
+mod history;
 mod list;
 mod serving;
 mod start;
@@ -113,7 +114,7 @@ impl A2aService for WorkflowTasks {
     async fn get_task(&self, call: &A2aCall, params: TaskQueryParams) -> A2aOutcome {
         self.until_stopped(async {
             let known = self.endpoints.theirs(&self.workflow, &call.caller, &params.id).await?;
-            let task = self.endpoints.task(&known).await?;
+            let task = self.endpoints.task(&known, params.history_length).await?;
             Ok(A2aAnswer::of(&task).with_seq(task_events::length(&known.folded)))
         })
         .await
@@ -135,7 +136,7 @@ impl A2aService for WorkflowTasks {
                 let text = "the task has ended; subscribing is not possible";
                 return Err(A2aError::unsupported_operation(text));
             }
-            self.endpoints.stream(&self.workflow, known).await
+            self.endpoints.stream(&self.workflow, known, None).await
         })
         .await
     }
@@ -218,6 +219,7 @@ impl WorkflowEndpoints {
             return Err(A2aError::unsupported_operation(text));
         }
         let at_once = moment != AnswerMoment::Settled;
+        let history_length = params.configuration.as_ref().and_then(|wanted| wanted.history_length);
         let execution = ExecutionId::of(self.shared.mesh.namespace(), caller.as_str(), &message.id.0);
         let of_others = |known: &KnownExecution| {
             known.record.meta.caller != *caller || known.record.meta.workflow != workflow
@@ -246,10 +248,10 @@ impl WorkflowEndpoints {
             return Err(A2aError::invalid_params("messageId: already used for another workflow"));
         }
         if moment == AnswerMoment::Streamed && !known.folded.state().ended {
-            return self.stream(workflow, known).await;
+            return self.stream(workflow, known, history_length).await;
         }
         let seq = task_events::length(&known.folded);
-        Ok(A2aAnswer::of_task(&self.task(&known).await?).with_seq(seq))
+        Ok(A2aAnswer::of_task(&self.task(&known, history_length).await?).with_seq(seq))
     }
 
     async fn cancel(&self, workflow: &str, caller: &Token, params: CancelTaskParams) -> A2aOutcome {
@@ -270,7 +272,7 @@ impl WorkflowEndpoints {
         }
         let ended = tokio::time::timeout(CANCEL_PATIENCE, self.until_ended(&execution, caller)).await;
         let known = ended.map_err(|_| failed(&ClientError::Undecided(CANCEL_PATIENCE)))??;
-        let task = self.task(&known).await?;
+        let task = self.task(&known, None).await?;
         debug_assert!(is_terminal(task.status.state));
         Ok(A2aAnswer::of(&task).with_seq(task_events::length(&known.folded)))
     }

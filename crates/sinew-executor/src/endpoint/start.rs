@@ -87,6 +87,8 @@ impl WorkflowEndpoints {
                 },
             },
         }
+        // The id of the execution is derived from the id of the message.
+        command.idempotency_key = Some(params.message.id.0.clone()).filter(|id| !id.is_empty());
         command.user = caller.name().unwrap_or_else(|| caller.to_string());
         command.user_config = user_config(params);
         command.session = params.message.context_id.as_ref().map_or_else(String::new, |id| id.0.clone());

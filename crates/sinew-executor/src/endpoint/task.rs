@@ -6,6 +6,7 @@ use sinew_engine::{WaitingFor, execution_status, waiting};
 use sinew_mesh::artifact::ArtifactOwner;
 use sinew_protocol::a2a::{
     A2aError, ContextId, Message, Part, Task, TaskId as A2aTaskId, TaskState, TaskStatus, format_timestamp,
+    trim_history,
 };
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::jsonrpc::error_of;
@@ -13,6 +14,7 @@ use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::task::{Content, METADATA, ResultArtifact, ResultExtra};
 
+use super::history::history;
 use super::start::STRUCTURED;
 use super::{KnownExecution, WorkflowEndpoints, broker};
 use crate::large_input::workflow_task_id;
@@ -38,9 +40,18 @@ pub(super) fn moment(at: u64) -> String {
 }
 
 impl WorkflowEndpoints {
-    /// Returns the current task.
-    pub(super) async fn task(&self, known: &KnownExecution) -> Result<Task, A2aError> {
+    /// Returns the current task with its newest messages: all within the limits of a history for
+    /// `None`.
+    pub(super) async fn task(
+        &self,
+        known: &KnownExecution,
+        history_length: Option<u32>,
+    ) -> Result<Task, A2aError> {
         let mut task = if known.folded.state().ended { self.ended(known).await? } else { open(known) };
+        if history_length != Some(0) {
+            task.history = Some(history(known));
+            trim_history(&mut task, history_length);
+        }
         task.status.timestamp = Some(moment(known.folded.state().at));
         Ok(task)
     }

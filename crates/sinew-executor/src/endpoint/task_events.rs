@@ -39,7 +39,7 @@ const GATHER: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_secs(10);
 
 /// An event before it is encoded.
-enum TaskUpdate {
+pub(super) enum TaskUpdate {
     /// An event of the execution.
     Event(Box<MeshMessage>),
     /// The execution asks a person.
@@ -60,12 +60,12 @@ pub fn count_task_events(folded: &Execution) -> u64 {
 /// Returns the number of events so far.
 pub(super) fn length(folded: &Execution) -> u64 {
     let mut length = 0;
-    folded.replay(|ctx, fact| length += tell(ctx, folded.id(), fact).len() as u64);
+    folded.replay(|ctx, fact| length += updates(ctx, folded.id(), fact).len() as u64);
     length
 }
 
 /// Returns the events of one fact.
-fn tell(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<TaskUpdate> {
+pub(super) fn updates(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<TaskUpdate> {
     match fact {
         Fact::Awaited { wait, .. } => vec![TaskUpdate::Asked(wait.prompt.clone())],
         Fact::CalleeWaits { wait: Some(wait), .. } => vec![TaskUpdate::Asked(wait.prompt.clone())],
@@ -109,7 +109,7 @@ pub fn task_events(
     let ends = folded.journal().iter().flat_map(|round| &round.facts);
     let mut ends = ends.filter(|fact| matches!(fact, Fact::Ended)).count();
     folded.replay(|ctx, fact| {
-        let told = tell(ctx, folded.id(), fact);
+        let told = updates(ctx, folded.id(), fact);
         // Retrying an execution removes its end event; event numbers are not reused.
         let last = matches!(fact, Fact::Ended) && {
             ends -= 1;
@@ -191,8 +191,13 @@ const fn word(state: TaskState) -> &'static str {
 
 impl WorkflowEndpoints {
     /// Returns the first event of the stream; the others are published as the task's progress.
-    pub(super) async fn stream(self: &Arc<Self>, workflow: &str, known: KnownExecution) -> A2aOutcome {
-        let task = self.task(&known).await?;
+    pub(super) async fn stream(
+        self: &Arc<Self>,
+        workflow: &str,
+        known: KnownExecution,
+        history_length: Option<u32>,
+    ) -> A2aOutcome {
+        let task = self.task(&known, history_length).await?;
         let seq = length(&known.folded);
         let execution = known.record.meta.execution;
         let until = Instant::now() + TOLD_FOR;
@@ -235,7 +240,7 @@ impl WorkflowEndpoints {
             let began = Instant::now();
             if let Ok(Some(known)) = self.find(execution).await
                 && length(&known.folded) > seq
-                && let Ok(task) = self.task(&known).await
+                && let Ok(task) = self.task(&known, Some(0)).await
             {
                 let vocabulary = self.shared.vocabulary;
                 for line in task_events(&known.record.meta, &known.folded, &task, vocabulary, seq) {

@@ -346,6 +346,7 @@ mod tests {
             traceparent: traceparent.map(str::to_owned),
             start_digest: None,
             calling: None,
+            idempotency_key: None,
         }
     }
 

@@ -28,6 +28,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::bad_params::refused_params;
+use super::batch;
 use super::handler::{McpHandler, McpShared};
 use crate::access::CallerIdentity;
 use crate::http_error::{HttpProblem, PROBLEM_JSON};
@@ -38,11 +39,11 @@ use crate::request_body::{BodyError, is_json, read_body};
 /// Header with the session of an older client.
 pub(super) const SESSION_HEADER: &str = "mcp-session-id";
 /// Method that starts a session.
-const BEGIN_SESSION: &str = "initialize";
+pub(super) const BEGIN_SESSION: &str = "initialize";
 /// Additional lifetime of an idle session after the longest call.
 const SESSION_RESERVE: Duration = Duration::from_mins(5);
 /// Header with the protocol version.
-const VERSION_HEADER: &str = "mcp-protocol-version";
+pub(super) const VERSION_HEADER: &str = "mcp-protocol-version";
 /// Header with the last event of a stream that a client has.
 const LAST_EVENT_HEADER: &str = "last-event-id";
 /// First version whose clients know priming events.
@@ -164,6 +165,12 @@ impl McpEndpoint {
         let Ok(permit) = Arc::clone(&self.streams).try_acquire_owned() else {
             return busy("the gateway has reached its limit of open streams; retry later");
         };
+        if let Some(messages) = batch::messages(&parts, &body) {
+            return match messages {
+                Ok(messages) => batch::answer(&self.service, &parts, messages, permit).await,
+                Err(text) => json_rpc_error(&Value::Null, INVALID_REQUEST, text),
+            };
+        }
         let answer = self.service.handle(axum::http::Request::from_parts(parts, Full::new(body))).await;
         let (parts, body) = answer.into_parts();
         let begun = parts.headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok());

@@ -7,6 +7,7 @@
 
 mod agent_call;
 mod bad_params;
+mod batch;
 mod client_abilities;
 mod client_input;
 mod drain_tokens;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use sinew_protocol::a2a::{
     A2aError, CoreMethod, ErrorCode, ListTasksParams, Task, TaskListResponse, format_timestamp,
-    parse_timestamp,
+    parse_timestamp, trim_history,
 };
 
 use super::target::TaskLocation;
-use super::{A2aOperations, Endpoint, OperationCall, trim_history};
+use super::{A2aOperations, Endpoint, OperationCall};
 
 /// Default page size.
 const DEFAULT_PAGE: u32 = 50;
@@ -62,7 +62,8 @@ impl A2aOperations {
             let text = "statusTimestampAfter: expected a time like 2026-01-31T09:00:00Z";
             return Err(A2aError::invalid_params(text));
         }
-        let history = params.history_length;
+        // Lists have a history only on request.
+        let history = Some(params.history_length.unwrap_or(0));
         let after =
             params.page_token.as_deref().filter(|token| !token.is_empty()).map(read_token).transpose()?;
         let agents: Vec<(Arc<str>, bool)> = match &call.endpoint {

@@ -30,6 +30,7 @@ use sinew_mesh::card::Cards;
 use sinew_mesh::trace::TraceParent;
 use sinew_protocol::a2a::{
     A2aError, CancelTaskParams, CoreMethod, Task, TaskIdParams, TaskQueryParams, TaskState, is_terminal,
+    trim_history,
 };
 use sinew_protocol::access::{AccessRole, KeyScope};
 use sinew_protocol::jsonrpc::{error_of, raw};
@@ -309,16 +310,6 @@ fn check_role(call: &OperationCall, method: CoreMethod) -> Result<(), A2aError> 
 /// Returns whether a blocking call returns a task in this state.
 fn is_settled(state: TaskState) -> bool {
     is_terminal(state) || matches!(state, TaskState::InputRequired | TaskState::AuthRequired)
-}
-
-/// Keeps the newest messages of a task's history; `None` keeps all.
-fn trim_history(task: &mut Task, most: Option<u32>) {
-    let Some(most) = most.map(|most| most as usize) else { return };
-    match &mut task.history {
-        Some(_) if most == 0 => task.history = None,
-        Some(history) if history.len() > most => drop(history.drain(..history.len() - most)),
-        _ => {}
-    }
 }
 
 fn read_params<T: DeserializeOwned>(params: &RawValue) -> Result<T, A2aError> {

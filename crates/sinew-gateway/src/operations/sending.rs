@@ -10,7 +10,7 @@ use sinew_mesh::{Mesh, MeshError};
 use sinew_operations::input_check;
 use sinew_protocol::a2a::{
     A2aError, CoreMethod, ErrorCode, SendMessageRequest, SendMessageResponse, Task,
-    TaskPushNotificationConfig, check_message, is_terminal,
+    TaskPushNotificationConfig, check_message, is_terminal, trim_history,
 };
 use sinew_protocol::behalf::CallingTask;
 use sinew_protocol::card::AGENT_CALL_PREFIX;
@@ -25,7 +25,7 @@ use super::peer::{PeerError, REPLICA_TRIES, mesh_failed, unanswered};
 use super::push_configs::PushOrigin;
 use super::stream::{StreamStart, TaskStream, is_interrupted};
 use super::target::TaskLocation;
-use super::{A2aOperations, MAX_TEXT, OperationCall, is_settled, named_task, short, trim_history};
+use super::{A2aOperations, MAX_TEXT, OperationCall, is_settled, named_task, short};
 
 /// Interval of queries for the task of an agent that did not respond.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);

@@ -169,7 +169,7 @@ impl TaskEventHub {
         execution: &ExecutionId,
     ) -> Result<Task, TaskEventError> {
         let mesh = self.client.mesh().on_behalf_of(caller);
-        let params = TaskQueryParams { tenant: None, id: execution.to_string(), history_length: None };
+        let params = TaskQueryParams { tenant: None, id: execution.to_string(), history_length: Some(0) };
         let asked =
             ask_peer(&mesh, workflow, CoreMethod::GetTask, HeaderMap::new(), &params, TASK_TIMEOUT).await;
         match asked {

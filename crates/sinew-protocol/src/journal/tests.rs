@@ -49,6 +49,7 @@ fn meta(execution: ExecutionId) -> impl Strategy<Value = ExecutionMeta> {
             }),
             parent,
             start_digest: traceparent.clone(),
+            idempotency_key: traceparent.clone(),
             traceparent,
         },
     )

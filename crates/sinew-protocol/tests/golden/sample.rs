@@ -85,6 +85,7 @@ fn meta() -> ExecutionMeta {
         traceparent: Some(TRACE.to_owned()),
         start_digest: None,
         calling: None,
+        idempotency_key: None,
     }
 }
 
