@@ -12,6 +12,9 @@ fn main() {
         println!("cargo:rerun-if-changed={log}");
     }
     let given = std::env::var("BUILD_COMMIT").ok().filter(|commit| !commit.is_empty());
+    let named = given.as_deref().and_then(|commit| commit.split_whitespace().next()).map(str::to_owned);
+    let revision = named.or_else(|| git(&["rev-parse", "HEAD"])).unwrap_or_default();
+    println!("cargo:rustc-env=BUILD_REVISION={revision}");
     let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
     let version = match given.or_else(|| git(&["log", "-1", "--format=%h %cs"])) {
         Some(commit) => format!("{version} ({commit})"),

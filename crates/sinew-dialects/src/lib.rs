@@ -37,3 +37,4 @@ pub use workflow_file::{FileVariables, load_workflow_file};
 mod large;
 #[cfg(test)]
 mod testing;
+mod text_input;

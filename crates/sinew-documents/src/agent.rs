@@ -10,7 +10,7 @@ use crate::agent_kind;
 use crate::execution_list::ExecutionRow;
 
 pub use sinew_protocol::a2a::AgentSkill;
-pub use sinew_protocol::card::AgentKind;
+pub use sinew_protocol::card::{AgentKind, TEXT_INPUT};
 
 /// State of an agent, derived from its last heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

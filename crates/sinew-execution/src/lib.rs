@@ -7,6 +7,7 @@
 //! This crate never stores or sends anything, never reads a clock, and does not know who drives the
 //! execution.
 
+pub mod artifacts;
 pub mod events;
 pub mod reply;
 pub mod request;

@@ -17,6 +17,7 @@ use crate::allowed_origins::AllowedOrigins;
 use crate::call_observer::CallObserver;
 use crate::card_times::CardTimes;
 use crate::error::GatewayError;
+use crate::files::FileLinks;
 use crate::gateway_service::GatewayService;
 use crate::gateway_signer::GatewaySigner;
 use crate::guard::MAX_GUESSES;
@@ -69,8 +70,8 @@ impl Gateway {
         let client = Client::new(mesh, options.adapters).await?;
         client.cards().current().await?;
         let draining = CancellationToken::new();
-        let web = records.as_ref().map(|records| records.web.clone());
-        let operations = A2aOperations::with_webhooks(client, &options, web);
+        let outside = records.as_ref().map(|records| (records.web.clone(), Arc::clone(&records.signer)));
+        let operations = A2aOperations::with_outside(client, &options, outside);
         let scheme = if tls.is_some() { "https" } else { "http" };
         let own_url = own_url(&options, scheme, address);
         let pushes = match &records {
@@ -90,7 +91,8 @@ impl Gateway {
         let (webhooks, signer) = records.map(|records| (records.webhooks, records.signer)).unzip();
         let (drain, drain_timer) = DrainTokens::of(&draining, options.limits.drain);
         let console = options.console.map(|_| format!("{own_url}{}", sinew_console::BASE));
-        let tools = McpShared::new(operations.clone(), None, drain).with_console(console);
+        let links = signer.as_ref().map(|signer| FileLinks::new(Arc::clone(signer), &own_url));
+        let tools = McpShared::new(operations.clone(), None, drain).with_console(console).with_links(links);
         let streams = Arc::new(Semaphore::new(options.limits.streams));
         let is_tls = tls.is_some();
         let state = Arc::new(GatewayState {

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sinew_documents::artifact::ArtifactRow;
 use sinew_documents::words;
+use sinew_execution::artifacts::made_artifacts;
 use sinew_execution::events;
-use sinew_execution::request::output_name;
 use sinew_inspection::record::Record;
 use sinew_protocol::artifact::StoredAt;
 use sinew_protocol::code;
@@ -60,21 +60,12 @@ pub fn artifacts(record: &Record, node: Option<&str>) -> Vec<LeftArtifact> {
 fn left(record: &Record) -> Vec<LeftArtifact> {
     let ctx = record.execution.ctx();
     let mut left = input_files(ctx.input());
-    for act in 0..ctx.state.acts.len() as u32 {
-        let node = events::label(&ctx, act);
-        for replied in &ctx.act(act).replies {
-            let Ok(reply) = &replied.result else { continue };
-            let read = |artifact| ResultArtifact::from_value(artifact, &reply.output);
-            for artifact in reply.artifacts.iter().filter_map(read) {
-                left.push(LeftArtifact {
-                    is_generated: is_generated(artifact.meta.name.as_str(), &ctx.plan().name, &node),
-                    node: node.clone(),
-                    attempt: replied.attempt,
-                    artifact,
-                });
-            }
-        }
-    }
+    left.extend(made_artifacts(&ctx).into_iter().map(|made| LeftArtifact {
+        node: made.node,
+        attempt: made.attempt,
+        artifact: made.artifact,
+        is_generated: made.is_generated,
+    }));
     left
 }
 
@@ -90,21 +81,6 @@ fn input_files(input: &Value) -> Vec<LeftArtifact> {
         is_stored.then(|| LeftArtifact { node: INPUT.to_owned(), attempt: 0, artifact, is_generated: false })
     };
     files.take(MAX_INPUT_FILES).filter_map(read).collect()
-}
-
-/// Returns whether the mesh generated an artifact's name: `WORKFLOW_NODE_1a2b3c4d.json` or
-/// `output_1a2b3c4d.json` for the output of a task, `call_….json` and `wi_….json` for the input of
-/// a call.
-fn is_generated(name: &str, workflow: &str, node: &str) -> bool {
-    let Some(stem) = name.strip_suffix(".json") else { return false };
-    let is_id =
-        |id: &str, length: usize| id.len() == length && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let suggested = output_name(workflow, node, "");
-    let suggested = suggested.strip_suffix(".json").and_then(|before| stem.strip_prefix(before));
-    suggested.is_some_and(|id| is_id(id, 8))
-        || stem.strip_prefix("output_").is_some_and(|id| is_id(id, 8))
-        || stem.strip_prefix("call_").is_some_and(|id| is_id(id, 16))
-        || stem.strip_prefix("wi_").and_then(|rest| rest.rsplit_once('_')).is_some_and(|(_, id)| is_id(id, 8))
 }
 
 /// Reads an artifact (`[NODE/]NAME[:vN]`, the newest of several) and checks it against its digest,
@@ -180,29 +156,6 @@ pub async fn fetch(found: &FoundExecution, one: &LeftArtifact) -> Result<Bytes, 
             let checked = one.artifact.meta.verify(&bytes);
             checked.map_err(|bad| Failure::new(FailureKind::Failed, known(bad.code()), bad.to_string()))?;
             Ok(bytes)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_the_mesh_gave_are_told_from_names_of_people() {
-        for (name, want) in [
-            ("output_1a2b3c4d.json", true),
-            ("Order_intake_price_0_1a2b3c4d.json", true),
-            ("Order_intake_price_0_report.json", false),
-            ("Order_intake_price_1_1a2b3c4d.json", false),
-            ("call_0123456789abcdef.json", true),
-            ("wi_orders_0000000f.json", true),
-            ("output_report.json", false),
-            ("output.json", false),
-            ("report.md", false),
-            ("wi_fi.json", false),
-        ] {
-            assert_eq!(is_generated(name, "Order intake", "price_0"), want, "{name}");
         }
     }
 }

@@ -34,6 +34,9 @@ pub const AGENT_CALL_PREFIX: &str = "call:";
 /// Name of the workflow by which an agent queries a person. Its input is
 /// `{prompt, data, people, timeout_ms}`, its output `{approved, by, comment, answer, timed_out}`.
 pub const PERSON_QUESTION: &str = "ask:person";
+/// Keyword of an input schema: the property that a plain text fills, if the author of a workflow named
+/// one.
+pub const TEXT_INPUT: &str = "x-text-input";
 
 /// Returns the name under which an agent is called in an execution, which survives crashes of the
 /// caller and of the agent. Its output is `{output}`.

@@ -205,8 +205,9 @@ fn projects_of_agents_are_whole() {
     let package: Value = serde_json::from_str(&read).unwrap();
     let dependencies = package["packages"][0]["dependencies"].as_array().unwrap();
     let sdk = dependencies.iter().find(|one| one["name"] == "sinew-agent").unwrap();
-    let path = sdk["path"].as_str().expect("the SDK of this checkout");
-    assert!(Path::new(path).join("Cargo.toml").is_file(), "{path}");
+    // The same on every machine: the repository at a commit, and no folder of this one.
+    let source = sdk["source"].as_str().unwrap();
+    assert!(source.starts_with("git+https://") && source.contains("?rev="), "{source}");
     // A file that is there is never changed.
     let again = Command::new(sinew)
         .args(["new", "agent", "billing", "--kind", "rust", "--dir", "rust"])
@@ -222,7 +223,8 @@ fn a_rust_project_of_an_agent_is_resolved_outside_the_workspace() {
     let folder = tempfile::tempdir().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_sinew"));
     let new = Command::new(program)
-        .args(["new", "agent", "billing", "--kind", "rust"])
+        .args(["new", "agent", "billing", "--kind", "rust", "--sdk-path"])
+        .arg(root().join("crates/sinew-agent"))
         .current_dir(folder.path())
         .output()
         .unwrap();

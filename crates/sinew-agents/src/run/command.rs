@@ -15,6 +15,7 @@ use tokio::process::{Child, ChildStdout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::group_watch::WatchedGroup;
 use super::task_folder::TaskFolder;
 use super::{Limits, RunnerSurroundings, left_behind};
 use crate::call::Call;
@@ -258,12 +259,14 @@ impl ProgramSupervisor {
 pub(super) struct ProcessGroup {
     pid: Option<u32>,
     alive: bool,
+    /// Kills the group if this process is killed.
+    _watch: Option<WatchedGroup>,
 }
 
 impl ProcessGroup {
     /// Returns the group of a program that was started as its leader.
     pub(super) fn of(child: &Child) -> Self {
-        Self { pid: child.id(), alive: true }
+        Self { pid: child.id(), alive: true, _watch: child.id().map(WatchedGroup::new) }
     }
 
     #[cfg(unix)]

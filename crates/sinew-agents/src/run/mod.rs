@@ -2,6 +2,7 @@
 
 mod address;
 mod command;
+mod group_watch;
 mod http;
 mod left_behind;
 pub(crate) mod mcp;

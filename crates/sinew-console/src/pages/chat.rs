@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sinew_documents::agent::{AgentDetails, AgentKind, AgentRow, AgentState};
+use sinew_documents::agent::{AgentDetails, AgentKind, AgentRow, AgentState, TEXT_INPUT};
 use sinew_documents::command::StartedExecution;
 use sinew_documents::execution_list::{ExecutionPage, ExecutionRow};
 use uuid::Uuid;
@@ -211,11 +211,14 @@ fn with_file(text: &str, name: &str, content: &str) -> Result<String, ConsoleErr
     Ok(format!("{text}\n\nFile {}:\n{content}", shown_text::line(name, 200)))
 }
 
-/// The input for a text: a JSON object as is; otherwise an object with the schema's text member, or
-/// the text itself.
+/// The input for a text: a JSON object as is; otherwise an object with the member that the author named
+/// or the schema's text member, or the text itself.
 fn text_input(schema: &Value, text: &str) -> Value {
     if let Ok(object @ Value::Object(_)) = serde_json::from_str(text) {
         return object;
+    }
+    if let Some(name) = schema[TEXT_INPUT].as_str() {
+        return json!({ name: text });
     }
     let members = schema["properties"].as_object();
     let is_text = |member: &Value| member["type"] == "string" || member["type"].is_null();
@@ -384,6 +387,11 @@ mod tests {
         check(Value::Null, "{\"a\": 1}", json!({"a": 1}));
         check(json!({"type": "object"}), "hello", json!({"text": "hello"}));
         check(json!({"properties": {"what": {"type": "string"}}}), "hello", json!({"what": "hello"}));
+        check(
+            json!({"properties": {"a": {"type": "string"}, "text": {"type": "string"}}, "x-text-input": "a"}),
+            "hello",
+            json!({"a": "hello"}),
+        );
         check(
             json!({"properties": {"count": {"type": "integer"}, "message": {"type": "string"}, "tone": {"type": "string"}}}),
             "hello",

@@ -16,7 +16,7 @@ use super::approval;
 use super::duration;
 use super::model::{Branch, Call, NodeDef, RetryStrategy, Strategy, Work, WorkflowDefinition};
 use super::shape::{GraphShape, conditions_read};
-use crate::reach;
+use crate::{reach, text_input};
 
 /// Default timeout of a node, in seconds.
 pub(super) const NODE_TIMEOUT: f64 = 300.0;
@@ -115,7 +115,10 @@ impl PlanLowering<'_> {
             edges,
             entry,
             limits: self.limits(),
-            input_schema: definition.input_schema.clone(),
+            input_schema: text_input::marked(
+                definition.input_schema.clone(),
+                definition.text_input.as_deref(),
+            ),
             output_schema: definition.output_schema.clone(),
             extra: extra(&WorkflowDefinition { nodes: Vec::new(), ..definition.clone() })?,
             nodes: self.nodes,

@@ -23,6 +23,9 @@ pub struct WorkflowDefinition {
     /// JSON Schema of the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<Value>,
+    /// Property of the input that a message of plain text fills.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_input: Option<String>,
     /// JSON Schema of the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,

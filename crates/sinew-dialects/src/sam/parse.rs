@@ -15,6 +15,7 @@ use crate::display::DISPLAY;
 const DEPENDS_ON: Keys = &["depends_on", "dependencies", "dependsOn"];
 const RETRY: Keys = &["retry_strategy", "retryStrategy"];
 const INPUT_SCHEMA: Keys = &["input_schema", "inputSchema"];
+const TEXT_INPUT: Keys = &["text_input", "textInput"];
 const OUTPUT_SCHEMA: Keys = &["output_schema", "outputSchema"];
 const INPUT_OVERRIDE: Keys = &["input_schema_override", "inputSchemaOverride"];
 const OUTPUT_OVERRIDE: Keys = &["output_schema_override", "outputSchemaOverride"];
@@ -77,6 +78,7 @@ pub(super) fn definition(
     for (key, keys) in [("input_schema", INPUT_SCHEMA), ("output_schema", OUTPUT_SCHEMA)] {
         note(&mut places, key, fields.get(keys, &mut Vec::new()));
     }
+    note(&mut places, "text_input", fields.get(TEXT_INPUT, &mut Vec::new()));
     let output_mapping = fields.require(&["output_mapping", "outputMapping"], found);
     note(&mut places, "output_mapping", output_mapping);
     if let Some(mapping) = output_mapping.filter(|mapping| mapping.as_object().is_none()) {
@@ -92,6 +94,7 @@ pub(super) fn definition(
         description,
         version: version.unwrap_or_else(|| "1.0.0".to_owned()),
         input_schema: fields.object(INPUT_SCHEMA, found),
+        text_input: fields.text(TEXT_INPUT, found),
         output_schema: fields.object(OUTPUT_SCHEMA, found),
         nodes,
         output_mapping: output_mapping.map(Node::to_json).unwrap_or_default(),

@@ -13,7 +13,7 @@ use super::read::ParseFindings;
 use super::shape::{GraphShape, named_in, node_of, stuck};
 use super::template::Template;
 use crate::chain::path_text;
-use crate::reach;
+use crate::{reach, text_input};
 
 /// Checks a definition with a valid shape, and warns about valid but unlikely constructs.
 ///
@@ -396,6 +396,10 @@ impl<'d> DefinitionCheck<'d, '_> {
     fn whole(&mut self, known: bool) {
         let definition = self.definition;
         self.schema(&definition.places, "input_schema", "'input_schema'");
+        if let Some(name) = &definition.text_input {
+            let place = definition.places.of("text_input");
+            self.found.extend(text_input::check(definition.input_schema.as_ref(), name, place));
+        }
         self.schema(&definition.places, "output_schema", "'output_schema'");
         self.templates(&definition.places, "output_mapping", "'output_mapping'", None);
         if let (Some(mapping), Some(schema)) =

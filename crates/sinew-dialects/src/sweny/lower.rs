@@ -17,7 +17,7 @@ use super::model::{AgentRoles, NodeExtra, NodeSources, PlanExtra, ResolvedTexts,
 use super::source::Reader;
 use super::{NAME, inputs, shape, skill, validate};
 use crate::display::{self, DISPLAY};
-use crate::{LowerOptions, Lowered};
+use crate::{LowerOptions, Lowered, text_input};
 
 /// Default maximum of node visits in one execution.
 const MAX_STEPS: u32 = 200;
@@ -62,6 +62,12 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
     }
     let skills = skill::collect(&workflow, root, options.read, &mut found);
     diagnostics.extend(found);
+    if let Some(name) = &workflow.text_input {
+        let schema = workflow.inputs.as_ref().map(inputs::json_schema);
+        let wrong = text_input::check(schema.as_ref(), name, place(root, &["text_input"], None));
+        fatal |= wrong.is_some();
+        diagnostics.extend(wrong);
+    }
     let mut reader = Reader::new(options.read);
     let rules = reader.texts(&workflow.rules, "workflow.rules", |n| place(root, &["rules"], Some(n)));
     let context = reader.texts(&workflow.context, "workflow.context", |n| place(root, &["context"], Some(n)));
@@ -124,7 +130,10 @@ fn plan(workflow: &Workflow, nodes: Vec<PlanNode>, limits: PlanLimits, extra: Pl
         entry: ids.get(workflow.entry.as_str()).copied().into_iter().collect(),
         exits: Vec::new(),
         limits,
-        input_schema: workflow.inputs.as_ref().map(inputs::json_schema),
+        input_schema: text_input::marked(
+            workflow.inputs.as_ref().map(inputs::json_schema),
+            workflow.text_input.as_deref(),
+        ),
         output_schema: None,
         // Plain data with string keys always serializes.
         extra: serde_json::to_value(extra).unwrap_or_default(),

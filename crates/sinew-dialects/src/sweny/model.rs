@@ -22,6 +22,8 @@ pub(super) struct Workflow {
     pub(super) context: Vec<Source>,
     #[serde(default)]
     pub(super) inputs: Option<IndexMap<String, InputField>>,
+    /// Input that a message of plain text fills.
+    pub(super) text_input: Option<String>,
     pub(super) model: Option<String>,
     pub(super) judge_model: Option<String>,
     pub(super) judge_budget: Option<u64>,

@@ -228,6 +228,7 @@ pub(super) static WORKFLOW: Shape = Shape::Open(&[
     may("rules", "Rules that all agents must follow.", Shape::List(0, &Shape::Source)),
     may("context", "Background for all agents.", Shape::List(0, &Shape::Source)),
     may("inputs", "Inputs of the workflow, by name.", Shape::Map(&INPUT)),
+    may("text_input", "Input that a message of plain text fills.", Shape::Text(true)),
     may("model", "Requested model of nodes and of routing. Default: chosen by the agent.", Shape::Text(true)),
     may("judge_model", "Requested model of judges. Default: claude-haiku-4-5.", Shape::Text(true)),
     may(

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use sinew_engine::{WaitingFor, execution_status, waiting};
 use sinew_mesh::artifact::ArtifactOwner;
 use sinew_protocol::a2a::{
-    A2aError, ContextId, Message, Part, Task, TaskId as A2aTaskId, TaskState, TaskStatus, format_timestamp,
-    trim_history,
+    A2aError, Artifact, ContextId, Message, Part, Task, TaskId as A2aTaskId, TaskState, TaskStatus,
+    format_timestamp, trim_history,
 };
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::jsonrpc::error_of;
@@ -19,6 +19,7 @@ use super::start::STRUCTURED;
 use super::{KnownExecution, WorkflowEndpoints, broker};
 use crate::large_input::workflow_task_id;
 use sinew_execution::Execution;
+use sinew_execution::artifacts::output_artifacts;
 use sinew_execution::reply::{Ending, result_content, result_name};
 
 /// Member of a task's metadata with the dialect's own result object.
@@ -83,7 +84,8 @@ impl WorkflowEndpoints {
             structured: meta.labels.contains_key(STRUCTURED),
             vocabulary: self.shared.vocabulary,
         });
-        task.artifacts = Some(vec![artifact.to_a2a()]);
+        let files = output_artifacts(&known.folded.ctx());
+        task.artifacts = Some(std::iter::once(artifact.to_a2a()).chain(files.iter().map(file_of)).collect());
         add_native_result(&mut task, &known.folded);
         if let Some(Value::Object(metadata)) = &mut task.metadata {
             if large {
@@ -96,6 +98,18 @@ impl WorkflowEndpoints {
             }
         }
         Ok(task)
+    }
+}
+
+/// Returns an artifact of an agent as a file of the workflow's task. JSON is a file as well: the data
+/// of a task is its result.
+pub(super) fn file_of(artifact: &ResultArtifact) -> Artifact {
+    match &artifact.content {
+        Content::Data(data) => {
+            let content = Content::Raw(data.to_string().into());
+            ResultArtifact { content, meta: artifact.meta.clone() }.to_a2a()
+        }
+        _ => artifact.to_a2a(),
     }
 }
 

@@ -14,7 +14,7 @@ use sinew_mesh::a2a_endpoint::{A2aAnswer, A2aOutcome};
 use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_mesh::live::LARGEST_STATUS;
 use sinew_protocol::a2a::{
-    ContextId, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus,
+    Artifact, ContextId, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus,
     TaskStatusUpdateEvent,
 };
 use sinew_protocol::journal::ExecutionMeta;
@@ -23,10 +23,11 @@ use sinew_protocol::{ExecutionId, MeshMessage, Vocabulary, header};
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::task::{moment, said, session};
+use super::task::{file_of, moment, said, session};
 use super::{KnownExecution, WorkflowEndpoints};
 use crate::large_input::workflow_task_id;
 use sinew_execution::Execution;
+use sinew_execution::artifacts::output_artifacts;
 use sinew_execution::reply::result_content;
 
 /// How long events are published for possible subscribers; a new subscription prolongs it.
@@ -48,6 +49,8 @@ pub(super) enum TaskUpdate {
     Continued,
     /// The result, if it fits into an event.
     Result,
+    /// A file of the result.
+    File(Box<Artifact>),
     /// The end.
     End,
 }
@@ -74,7 +77,9 @@ pub(super) fn updates(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &
             let small = ctx.outcome().is_some_and(|outcome| {
                 serde_json::to_vec(&result_content(outcome)).is_ok_and(|bytes| bytes.len() <= INLINE_LIMIT)
             });
-            if small { vec![TaskUpdate::Result, TaskUpdate::End] } else { vec![TaskUpdate::End] }
+            let files = output_artifacts(ctx);
+            let files = files.iter().map(|file| TaskUpdate::File(Box::new(file_of(file))));
+            small.then_some(TaskUpdate::Result).into_iter().chain(files).chain([TaskUpdate::End]).collect()
         }
         fact => {
             let events = sinew_execution::events::project(ctx, execution, fact).into_iter();
@@ -145,21 +150,17 @@ fn line(
         (TaskUpdate::Event(message), _) => working(Some(message.to_part(vocabulary))),
         (TaskUpdate::Asked(prompt), _) => status(TaskState::InputRequired, Some(Part::text(prompt.clone()))),
         (TaskUpdate::Result, Some(task)) => match task.artifacts.iter().flatten().next() {
-            Some(artifact) => StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
-                task_id: TaskId::new(meta.execution.as_str()),
-                context_id: ContextId::new(session(meta)),
-                artifact: artifact.clone(),
-                append: None,
-                last_chunk: Some(true),
-                metadata: None,
-            }),
+            Some(artifact) => whole_artifact(meta, artifact),
             None => working(None),
         },
+        (TaskUpdate::File(file), Some(_)) => whole_artifact(meta, file),
         (TaskUpdate::End, Some(task)) => {
             end = Some(word(task.status.state));
             update(meta, task.status.clone(), task.metadata.clone())
         }
-        (TaskUpdate::Result | TaskUpdate::End, None) | (TaskUpdate::Continued, _) => working(None),
+        (TaskUpdate::Result | TaskUpdate::File(_) | TaskUpdate::End, None) | (TaskUpdate::Continued, _) => {
+            working(None)
+        }
     };
     let small = |event: &StreamResponse| {
         let body = serde_json::to_vec(event).unwrap_or_default();
@@ -169,6 +170,17 @@ fn line(
     let state = last.filter(|_| end.is_some()).map_or(TaskState::Working, |task| task.status.state);
     let body = small(&event).or_else(|| small(&status(state, None))).unwrap_or_default();
     TaskEvent { seq, end, body }
+}
+
+fn whole_artifact(meta: &ExecutionMeta, artifact: &Artifact) -> StreamResponse {
+    StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
+        task_id: TaskId::new(meta.execution.as_str()),
+        context_id: ContextId::new(session(meta)),
+        artifact: artifact.clone(),
+        append: None,
+        last_chunk: Some(true),
+        metadata: None,
+    })
 }
 
 fn update(meta: &ExecutionMeta, status: TaskStatus, metadata: Option<serde_json::Value>) -> StreamResponse {

@@ -2,6 +2,7 @@
 //! input is an object.
 
 use serde_json::{Map, Value, json};
+use sinew_protocol::card::TEXT_INPUT;
 use sinew_source::Schema;
 
 /// Maximum number of properties named in an error.
@@ -10,9 +11,10 @@ const MAX_NAMED: usize = 20;
 /// Returns the input for a text: the first form that the schema accepts of
 ///
 /// 1. the JSON that the text is, if it is an object or an array,
-/// 2. `{"text": TEXT}`,
-/// 3. the text itself,
-/// 4. the text as the only string property that is required, or the only string property.
+/// 2. the text as the property that the author of the workflow named,
+/// 3. `{"text": TEXT}`,
+/// 4. the text itself,
+/// 5. the text as the only string property that is required, or the only string property.
 ///
 /// Without a schema it is the JSON, or `{"text": TEXT}`. The error describes the input.
 pub(super) fn input_of_text(text: &str, schema: Option<&Value>) -> Result<Value, String> {
@@ -23,8 +25,10 @@ pub(super) fn input_of_text(text: &str, schema: Option<&Value>) -> Result<Value,
     };
     // The start of the execution reports a schema that cannot be compiled.
     let Ok(compiled) = Schema::compile(schema) else { return Ok(json.unwrap_or(as_member)) };
-    let named = property_for_text(schema).map(|name| json!({ name: text }));
-    let forms = [json, Some(as_member), Some(text.into()), named];
+    let property = |name: &str| json!({ name: text });
+    let named = schema[TEXT_INPUT].as_str().map(property);
+    let only = property_for_text(schema).map(property);
+    let forms = [json, named, Some(as_member), Some(text.into()), only];
     let fitting = forms.into_iter().flatten().find(|form| compiled.check(form).is_ok());
     fitting.ok_or_else(|| format!("the text is not the input of this workflow; {}", description_of(schema)))
 }
@@ -84,6 +88,8 @@ mod tests {
             json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
         let optional = json!({"type": "object", "properties": {"topic": {"type": "string"}},
                               "additionalProperties": false});
+        let named = json!({"type": "object", "x-text-input": "b", "properties": {"text": {"type": "string"},
+                           "b": {"type": "string"}}});
         let string = json!({"type": "string"});
         let two = json!({"type": "object", "required": ["a", "b"],
                          "properties": {"a": {"type": "string"}, "b": {"type": "string"}}});
@@ -97,6 +103,8 @@ mod tests {
             ("{\"n\": 1}", Some(&name), Some(json!({"name": "{\"n\": 1}"}))),
             ("{\"name\": \"Ada\"}", Some(&text), Some(json!({"text": "{\"name\": \"Ada\"}"}))),
             ("rust", Some(&optional), Some(json!({"topic": "rust"}))),
+            ("rust", Some(&named), Some(json!({"b": "rust"}))),
+            ("{\"text\": \"x\"}", Some(&named), Some(json!({"text": "x"}))),
             ("rust", Some(&string), Some(json!("rust"))),
             ("rust", Some(&two), None),
             ("{\"a\": \"x\", \"b\": \"y\"}", Some(&two), Some(json!({"a": "x", "b": "y"}))),

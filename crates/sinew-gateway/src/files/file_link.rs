@@ -9,6 +9,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use sinew_protocol::a2a::Task;
 use sinew_protocol::artifact::StoredAt;
 
 use crate::access::now_ms;
@@ -47,6 +48,12 @@ pub(crate) struct FileLinks {
     base: Arc<str>,
 }
 
+impl std::fmt::Debug for FileLinks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileLinks").field("base", &self.base).finish_non_exhaustive()
+    }
+}
+
 impl FileLinks {
     pub(crate) fn new(signer: Arc<GatewaySigner>, base: &str) -> Self {
         Self { signer, base: base.into() }
@@ -74,37 +81,40 @@ impl FileLinks {
             return None;
         }
         let mut value: Value = serde_json::from_slice(json).ok()?;
-        self.rewrite_parts(&mut value);
+        self.rewrite(&mut value, None);
         Some(value)
     }
 
-    /// Rewrites members `parts` of messages and artifacts; data of agents is unchanged.
-    fn rewrite_parts(&self, value: &mut Value) {
+    /// Rewrites addresses in parts and in data of agents: a client cannot open one of the mesh.
+    fn rewrite(&self, value: &mut Value, media_type: Option<&str>) {
         match value {
-            Value::Array(items) => items.iter_mut().for_each(|item| self.rewrite_parts(item)),
+            Value::String(text) => {
+                let Ok(address) = text.parse::<StoredAt>() else { return };
+                let lifetime = u64::try_from(LINK_LIFETIME.as_millis()).unwrap_or(u64::MAX);
+                *text = self.link(&FileGrant {
+                    address: address.to_string(),
+                    media_type: media_type.map(str::to_owned),
+                    ends_at: now_ms().saturating_add(lifetime),
+                });
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.rewrite(item, None)),
             Value::Object(members) => {
+                let declared = ["mediaType", "media_type"].into_iter().find_map(|name| members.get(name));
+                let declared = declared.and_then(Value::as_str).map(str::to_owned);
                 for (name, member) in members.iter_mut() {
-                    match (name.as_str(), member) {
-                        ("parts", Value::Array(parts)) => {
-                            for part in parts {
-                                self.rewrite(part);
-                            }
-                        }
-                        ("metadata" | "data", _) => {}
-                        (_, member) => self.rewrite_parts(member),
-                    }
+                    self.rewrite(member, declared.as_deref().filter(|_| name == "url"));
                 }
             }
             _ => {}
         }
     }
 
-    fn rewrite(&self, part: &mut Value) {
-        let Some(address) = part["url"].as_str().and_then(|url| url.parse::<StoredAt>().ok()) else { return };
-        let media_type = part["mediaType"].as_str().map(str::to_owned);
-        let lifetime = u64::try_from(LINK_LIFETIME.as_millis()).unwrap_or(u64::MAX);
-        let ends_at = now_ms().saturating_add(lifetime);
-        part["url"] = self.link(&FileGrant { address: address.to_string(), media_type, ends_at }).into();
+    /// Rewrites the addresses in a task.
+    pub(crate) fn in_task(&self, task: &mut Task) {
+        let linked = serde_json::to_vec(&*task).ok().and_then(|json| self.rewritten(&json));
+        if let Some(linked) = linked.and_then(|linked| serde_json::from_value(linked).ok()) {
+            *task = linked;
+        }
     }
 
     /// Returns the address of a file, with its readable name at the end.
@@ -117,6 +127,13 @@ impl FileLinks {
         let signature = BASE64URL_NOPAD.encode(&signature);
         format!("{}/files/{payload}.{signature}/{}", self.base, utf8_percent_encode(&name, PATH_SEGMENT))
     }
+}
+
+/// Returns the address on the mesh of a file whose address a gateway of this mesh created; `None` for
+/// another address, and for one that expired.
+pub(crate) fn own_file(signer: &GatewaySigner, url: &str) -> Option<StoredAt> {
+    let (token, _name) = url.split_once("/files/")?.1.split_once('/')?;
+    read_token(signer, token, now_ms())?.address.parse().ok()
 }
 
 /// Returns the grant of an address, or `None` if it is forged, modified or expired.
@@ -163,11 +180,14 @@ mod tests {
         let grant = read_token(&links().signer, token, now_ms()).unwrap();
         assert_eq!((grant.address, grant.media_type.as_deref()), (address(), Some("application/pdf")));
         assert!(grant.ends_at > now_ms());
-        assert_eq!(
-            (&parts[1], &parts[2]),
-            (&task["task"]["artifacts"][0]["parts"][1], &task["task"]["artifacts"][0]["parts"][2])
-        );
-        assert_eq!(linked["task"]["metadata"], task["task"]["metadata"]);
+        assert_eq!(own_file(&links().signer, url).unwrap().to_string(), address());
+        assert_eq!(own_file(&links().signer, "https://example.com/files/x/y"), None);
+        assert_eq!(parts[1], task["task"]["artifacts"][0]["parts"][1]);
+        // Data of agents names files as well.
+        for data in [&parts[2]["data"]["url"], &parts[2]["data"]["parts"][0]["url"]] {
+            assert!(data.as_str().unwrap().starts_with("https://gateway.example/files/"), "{data}");
+        }
+        assert!(!linked.to_string().contains("artifact://"), "{linked}");
     }
 
     #[test]

@@ -10,5 +10,5 @@ mod file_link;
 mod file_permits;
 
 pub(crate) use download::{FileBytes, saved_as, serve};
-pub(crate) use file_link::FileLinks;
+pub(crate) use file_link::{FileLinks, own_file};
 pub(crate) use file_permits::take_place;

@@ -475,9 +475,12 @@ pub(super) async fn begun_at(operations: &A2aOperations, call: &OperationCall, t
     begun.or_else(|| task.status.timestamp.clone()).unwrap_or_else(|| format_timestamp(0))
 }
 
-/// Embeds JSON results of the artifact store in the task.
+/// Embeds JSON results of the artifact store in the task. The result of a workflow is its first
+/// artifact, and the others are files.
 pub(super) async fn fetch_results(operations: &A2aOperations, task: &mut Task) {
-    let parts = task.artifacts.iter_mut().flatten().flat_map(|artifact| &mut artifact.parts);
+    let is_workflow = task.metadata.as_ref().is_some_and(|metadata| metadata.get("workflow_name").is_some());
+    let results = task.artifacts.iter_mut().flatten().take(if is_workflow { 1 } else { usize::MAX });
+    let parts = results.flat_map(|artifact| &mut artifact.parts);
     for part in parts.filter(|part| part.media_type.as_deref() == Some("application/json")) {
         if let Some(data) = fetched(operations, part).await {
             part.content = PartContent::Data(data);

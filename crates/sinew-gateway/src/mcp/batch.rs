@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::handler::McpHandler;
-use super::http_endpoint::{BEGIN_SESSION, SESSION_HEADER, VERSION_HEADER};
+use super::http_endpoint::{BEGIN_SESSION, SESSION_HEADER, VERSION_HEADER, is_priming};
 
 /// The version with batches. Its clients name it in no header.
 const BATCH_VERSION: &str = "2025-03-26";
@@ -74,10 +74,10 @@ pub(super) async fn answer(
     if streams.is_empty() {
         return StatusCode::ACCEPTED.into_response();
     }
-    let events = stream::select_all(streams).map(move |piece| {
+    let events = stream::select_all(streams).filter(move |piece| {
         // The stream counts until its body is dropped.
         let _held = &permit;
-        piece
+        std::future::ready(!piece.as_ref().is_ok_and(|piece| is_priming(piece)))
     });
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
     (headers, Body::from_stream(events)).into_response()

@@ -54,6 +54,7 @@ use super::tool_result::{
 };
 use super::{MESSAGE_ID_META, TASK_META};
 use crate::access::CallerIdentity;
+use crate::files::FileLinks;
 use crate::operations::{A2aOperations, Endpoint, OperationCall, OperationReply, short};
 
 /// Changes of the mesh within this time are reported together.
@@ -75,6 +76,8 @@ pub(crate) struct McpShared {
     pipe_caller: Option<CallerIdentity>,
     /// Address of the gateway's console, where people answer questions; `None` without a console.
     console: Option<String>,
+    /// Creates addresses of files; `None` for clients over pipes, which read resources.
+    links: Option<FileLinks>,
     /// Ends open streams and calls when the gateway drains.
     drain: DrainTokens,
     /// The most recently reported offers.
@@ -105,12 +108,26 @@ impl McpShared {
             }
         });
         let follower = AbortOnDropHandle::new(follower);
-        Self { operations, pipe_caller, console: None, drain, offers, _follower: follower }
+        Self { operations, pipe_caller, console: None, links: None, drain, offers, _follower: follower }
     }
 
     /// Sets the address of the console, where people answer questions.
     pub(crate) fn with_console(self, console: Option<String>) -> Self {
         Self { console, ..self }
+    }
+
+    /// Sets the addresses of files in results.
+    pub(crate) fn with_links(self, links: Option<FileLinks>) -> Self {
+        Self { links, ..self }
+    }
+
+    /// Replaces results in the artifact store by their data, unless they are too large, and other
+    /// addresses of the mesh by addresses that clients can open.
+    async fn show_files(&self, operations: &A2aOperations, task: &mut Task) {
+        fetch_results(operations, task).await;
+        if let Some(links) = &self.links {
+            links.in_task(task);
+        }
     }
 
     /// Returns the tokens that end open streams and calls when the gateway drains.
@@ -398,8 +415,7 @@ impl ServerHandler for McpHandler {
         match self.call_agent(&operations, card, request, &context).await {
             Ok(CallOutcome::Message(message)) => Ok(result_of_message(&message).into()),
             Ok(CallOutcome::Task(mut task, asked)) => {
-                // A result in the artifact store is embedded unless it is too large.
-                fetch_results(&operations, &mut task).await;
+                self.shared.show_files(&operations, &mut task).await;
                 Ok(result_of_task(&task, &asked, self.shared.console.as_deref()).into())
             }
             Ok(CallOutcome::Begun(begun)) => Ok(begun.into()),
@@ -638,7 +654,7 @@ impl ServerHandler for McpHandler {
         let (agent, mut task) = operations.find_task(&call, &request.task_id).await.map_err(failed)?;
         let asked = operations.asked_input(&call, &task).await.map_err(failed)?;
         let begun = begun_at(&operations, &call, &task).await;
-        fetch_results(&operations, &mut task).await;
+        self.shared.show_files(&operations, &mut task).await;
         let requests = requests_of(&agent, &asked, ClientAbilities::of(&context));
         let result = result_of_task(&task, &asked, self.shared.console.as_deref());
         Ok(GetTaskResult::new(detailed_task(&task, &begun, requests, &result)))

@@ -357,7 +357,7 @@ pub(crate) async fn as_json_rpc(response: Response) -> Response {
 
 /// Returns whether a frame of a stream is a priming event: an id without data, from which a client
 /// resumes. Clients before 2025-11-25 take it for a message.
-fn is_priming(frame: &[u8]) -> bool {
+pub(super) fn is_priming(frame: &[u8]) -> bool {
     let lines = || frame.split(|byte| *byte == b'\n');
     let has_data =
         |line: &[u8]| line.strip_prefix(b"data:").is_some_and(|data| !data.trim_ascii().is_empty());

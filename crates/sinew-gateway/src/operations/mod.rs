@@ -7,6 +7,7 @@
 
 mod client_input;
 mod decision;
+mod linked_files;
 mod listing;
 pub(crate) mod message_files;
 mod peer;
@@ -36,7 +37,10 @@ use sinew_protocol::access::{AccessRole, KeyScope};
 use sinew_protocol::jsonrpc::{error_of, raw};
 use sinew_protocol::{ExecutionId, Fault, Token, code};
 
+use tokio::sync::Semaphore;
+
 use crate::access::CallerIdentity;
+use crate::gateway_signer::GatewaySigner;
 use crate::options::GatewayOptions;
 
 use task_events::TaskEventHub;
@@ -50,6 +54,8 @@ pub use target::{Endpoint, SKILL_EXTENSION};
 
 /// Maximum length of a client's id, name or token that is processed.
 const MAX_TEXT: usize = 512;
+/// Maximum number of messages whose files are fetched concurrently.
+const MAX_FETCHES: usize = 16;
 /// Maximum number of executions whose workflow is cached.
 const MAX_REMEMBERED: u64 = 10_000;
 
@@ -112,6 +118,10 @@ struct OperationsState {
     slow_client: Duration,
     /// Client for webhooks of callers; `None` if they cannot be stored.
     webhooks: Option<WebClient>,
+    /// Verifies addresses of files; `None` for a gateway that does not sign.
+    signer: Option<Arc<GatewaySigner>>,
+    /// Permits for messages whose files are being fetched.
+    fetches: Semaphore,
     /// Workflows of requested executions. An execution never changes its workflow.
     workflow_of: moka::sync::Cache<ExecutionId, Arc<str>>,
     /// Callers of requested executions; for a sub-workflow, the caller of the outermost execution.
@@ -128,15 +138,17 @@ struct TenantParams {
 impl A2aOperations {
     /// Creates the operations on the mesh of this client.
     pub fn new(client: Client, options: &GatewayOptions) -> Self {
-        Self::with_webhooks(client, options, None)
+        Self::with_outside(client, options, None)
     }
 
-    /// Creates the operations for callers who may configure webhooks, which this client reaches.
-    pub(crate) fn with_webhooks(
+    /// Creates the operations for callers who may configure webhooks and name files elsewhere, which
+    /// this client reaches, or on gateways, which this signer proves.
+    pub(crate) fn with_outside(
         client: Client,
         options: &GatewayOptions,
-        webhooks: Option<WebClient>,
+        outside: Option<(WebClient, Arc<GatewaySigner>)>,
     ) -> Self {
+        let (webhooks, signer) = outside.unzip();
         let shared = Arc::new(OperationsState {
             logs: TaskEventHub::new(client.clone()),
             cards: client.cards().clone(),
@@ -147,6 +159,8 @@ impl A2aOperations {
             agent_silence: options.limits.agent_silence,
             slow_client: options.limits.slow_client,
             webhooks,
+            signer,
+            fetches: Semaphore::new(MAX_FETCHES),
             workflow_of: moka::sync::Cache::new(MAX_REMEMBERED),
             caller_of: moka::sync::Cache::new(MAX_REMEMBERED),
         });

@@ -147,6 +147,9 @@ impl A2aOperations {
     ) -> Result<(), A2aError> {
         let mesh = self.shared.client.mesh();
         let is_workflow = self.is_workflow(agent);
+        if is_workflow {
+            self.fetch_files(&mut params.message).await?;
+        }
         let is_large = || {
             is_workflow && message_files::is_data(&params.message) && message_bytes(params) > max_bytes(mesh)
         };

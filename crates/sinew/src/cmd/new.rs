@@ -38,8 +38,8 @@ const RUST: [(&str, &str); 3] = [
     ("src/main.rs", include_str!("../templates/rust/main.rs")),
     ("README.md", include_str!("../templates/rust/README.md")),
 ];
-/// Folder of the SDK crate in the checkout that built this program.
-const SDK_FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sinew-agent");
+/// Commit from which this program was built; empty if unknown.
+const BUILD_REVISION: &str = env!("BUILD_REVISION");
 /// The version of schemars whose traits the SDK uses.
 const SCHEMARS_VERSION: &str = "1";
 
@@ -106,6 +106,9 @@ pub(crate) struct NewAgent {
     /// Folder to write to [default: agent-cards; for a project the current folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Folder of the SDK crate for --kind rust [default: the repository, at the commit of this program]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    sdk_path: Option<PathBuf>,
 }
 
 /// Dialect of a new workflow.
@@ -171,6 +174,12 @@ pub(crate) fn new(command: &NewCommand, output: &Output) -> Result<Exit, Failure
         && args.purpose != AgentPurpose::Work
     {
         return Err(Failure::usage("--for applies to agents with a language model; add --kind model"));
+    }
+    if let NewCommand::Agent(args) = command
+        && args.kind != Kind::Rust
+        && args.sdk_path.is_some()
+    {
+        return Err(Failure::usage("--sdk-path applies to projects in Rust; add --kind rust"));
     }
     if let NewCommand::Agent(args) = command
         && matches!(args.kind, Kind::Rust | Kind::Python)
@@ -251,12 +260,7 @@ fn new_project(args: &NewAgent, output: &Output) -> Result<Exit, Failure> {
     if args.kind == Kind::Rust && !args.name.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return Err(Failure::usage("the name of a Rust package must start with a letter"));
     }
-    // Prefer the SDK of this checkout, which matches this version; elsewhere use the repository.
-    let sdk = Path::new(SDK_FOLDER).canonicalize();
-    let source = match sdk {
-        Ok(sdk) => format!("path = {:?}", sdk.display().to_string()),
-        Err(_) => format!("git = \"{}\"", env!("CARGO_PKG_REPOSITORY")),
-    };
+    let source = sdk_source(args.sdk_path.as_deref())?;
     let mut written = Vec::new();
     for (name, text) in files {
         let text = match *name {
@@ -275,6 +279,20 @@ fn new_project(args: &NewAgent, output: &Output) -> Result<Exit, Failure> {
     });
     output.note(&format!("next: see {}", folder.join("README.md").display()));
     Ok(Exit::Ok)
+}
+
+/// Returns the source of the SDK for `Cargo.toml`: the given folder, otherwise the repository at the
+/// commit of this program, so that the project is the same on every machine.
+fn sdk_source(folder: Option<&Path>) -> Result<String, Failure> {
+    if let Some(folder) = folder {
+        let found = folder.canonicalize().map_err(|error| Failure::unreadable(folder, &error))?;
+        return Ok(format!("path = {:?}", found.display().to_string()));
+    }
+    let repository = env!("CARGO_PKG_REPOSITORY");
+    Ok(match BUILD_REVISION {
+        "" => format!("git = \"{repository}\", tag = \"v{}\"", env!("CARGO_PKG_VERSION")),
+        revision => format!("git = \"{repository}\", rev = \"{revision}\""),
+    })
 }
 
 /// Writes a new file; fails if it exists.
