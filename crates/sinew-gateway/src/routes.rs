@@ -7,8 +7,8 @@ use axum::Router;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodFilter, MethodRouter};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{MethodFilter, MethodRouter, get};
 use serde_json::json;
 use sinew_operations::failure::Failure;
 use sinew_protocol::a2a::{A2aError, CoreMethod};
@@ -178,6 +178,8 @@ pub(crate) fn router(state: &Arc<GatewayState>, console: Option<Router<Arc<Gatew
     if let Some(console) = console {
         router = router.merge(console);
     }
+    // Tools look for the document at the root.
+    router = router.route("/openapi.json", get(async || Redirect::permanent("/api/v1/openapi.json")));
     let unknown = async |request: Request| {
         HttpProblem::not_found(format!("path {} not found", short(request.uri().path(), 200)))
     };

@@ -6,6 +6,7 @@ use data_encoding::{BASE64, BASE64URL_NOPAD};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use sinew_agent::{Agent, Context};
+use sinew_gateway::ReachableAddresses;
 use sinew_mesh::Mesh;
 use sinew_protocol::ExecutionId;
 use sinew_protocol::id::artifact_group;
@@ -278,5 +279,71 @@ async fn files_of_messages_are_artifacts() {
     let sent = message("bad-agent", json!([{"raw": raw}, {"raw": "!".repeat(SIZE)}]));
     let answer = world.request(Method::POST, "/agents/one/message:send").json(&sent).send().await.unwrap();
     assert_eq!((answer.status(), kept("bad-agent").await), (StatusCode::BAD_REQUEST, false));
+    world.end().await;
+}
+
+/// A file that an agent makes inside a workflow reaches the clients of the workflow.
+#[tokio::test]
+async fn files_of_a_workflow_open_for_its_clients() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    world.serve(writer()).await;
+    let sent = message("m", json!([{"data": {"value": "v"}}]));
+    let answer = world.rpc("/agents/single", "SendMessage", &sent).await;
+    let task = &answer["result"]["task"];
+    let artifacts = task["artifacts"].as_array().unwrap();
+    let file = artifacts.iter().find(|artifact| artifact["name"] == "räport 1.bin").unwrap();
+    let link = file["parts"][0]["url"].as_str().unwrap();
+    assert!(link.starts_with(&world.base), "{link}");
+    assert!(!answer.to_string().contains("artifact://"), "{answer}");
+    let opened = world.http.get(link).send().await.unwrap();
+    assert_eq!(opened.bytes().await.unwrap(), content());
+    // A result of MCP has a link as well.
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "single", "arguments": {"value": "v"}, "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {}}}});
+    let request = world.request(Method::POST, "/mcp").json(&call);
+    let request = request.header("accept", "application/json, text/event-stream");
+    let request = request.header("mcp-protocol-version", "2026-07-28");
+    let request = request.header("mcp-method", "tools/call").header("mcp-name", "single");
+    let told = request.send().await.unwrap().text().await.unwrap();
+    assert!(told.contains("resource_link") && told.contains("/files/"), "{told}");
+    assert!(!told.contains("artifact://"), "{told}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn files_of_a_message_to_a_workflow_may_be_addresses() {
+    let workflow = SINGLE.replace(
+        "properties: {value: {type: string}}, required: [value]",
+        "properties: {n: {type: integer}}, required: [files]",
+    );
+    let workflow = workflow.replace(
+        "input: {value: \"{{workflow.input.value}}\"}",
+        "input: {value: \"{{workflow.input.files}}\"}",
+    );
+    let mut world = GatewayWorld::new(&[("single", &workflow)]).await;
+    world
+        .serve(Agent::dynamic("one", None, None, |input, context: Context| async move {
+            let file = &input["value"][0];
+            let bytes = context.fetch(file["url"].as_str().unwrap_or_default()).await?;
+            Ok(json!({"value": {"name": file["name"], "size": bytes.len()}}))
+        }))
+        .await;
+    let router = axum::Router::new().fallback(async || "a,b\n1,2\n");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}/t/r%C3%A4port.csv", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let sent = |id: &str| message(id, json!([{"data": {"n": 1}}, {"url": address, "mediaType": "text/csv"}]));
+    // The rule for addresses is that of webhooks.
+    let refused = world.rpc("/agents/single", "SendMessage", &sent("m1")).await;
+    assert!(refused["error"]["message"].as_str().unwrap().contains("is not public"), "{refused}");
+    drop(world.take_gateway());
+    let gateway = world.gateway(|options| options.push_addresses = ReachableAddresses::All).await;
+    world.base = gateway.base_url();
+    world.put_gateway(gateway);
+    let answer = world.rpc("/agents/single", "SendMessage", &sent("m2")).await;
+    let value = &answer["result"]["task"]["metadata"]["output"]["value"];
+    assert_eq!(value, &json!({"name": "räport.csv", "size": 8}), "{answer}");
     world.end().await;
 }

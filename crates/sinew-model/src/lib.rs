@@ -30,7 +30,7 @@ mod thoughts;
 mod turn;
 
 pub use form_bounds::FormBounds;
-pub use next::{ApprovalTest, ModelAsk, NextStep, PersonQuestion, QuestionReason, ToolCall};
+pub use next::{ApprovalTest, EFFECT_HINT, ModelAsk, NextStep, PersonQuestion, QuestionReason, ToolCall};
 pub use output::ANSWER_TOOL;
 pub use prompt::{AnswerForm, Prompt, PromptMeasure, PromptMessage, PromptResult};
 pub use record::{

@@ -23,6 +23,10 @@ const MAX_ANSWER: usize = 16 << 10;
 const UNKNOWN: &str =
     "The process stopped during this call. It may have taken effect. Check before you call it again.";
 
+/// What the author of an agent file can do about a tool that counts as one with side effects.
+pub const EFFECT_HINT: &str =
+    "for a tool that only reads, set `effect: read`, or `trust_hints: true` for its MCP server";
+
 /// Plan for a call.
 enum CallPlan {
     Make(ToolCall),
@@ -142,7 +146,8 @@ impl ConversationSpec {
         let acts_tainted = tainted && tool.effect == EffectClass::Once;
         if acts_tainted && self.taint == TaintRule::Deny {
             return refuse(format!(
-                "{} has side effects, and the conversation contains untrusted text: the agent file forbids this call",
+                "{} has side effects, and the conversation contains untrusted text: the agent file forbids this call; \
+                 {EFFECT_HINT}",
                 ready.tool
             ));
         }

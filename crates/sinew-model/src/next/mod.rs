@@ -4,6 +4,8 @@ mod answers;
 mod asks;
 mod calls;
 
+pub use calls::EFFECT_HINT;
+
 use std::borrow::Cow;
 
 use serde_json::Value;

@@ -12,8 +12,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
 use sinew_model::{
-    CappedResult, ConversationEnd, ConversationSpec, EffectClass, Exchange, NextStep, PersonQuestion,
-    QuestionReason, StartStep, StepBody, ToolCall, cap_result,
+    CappedResult, ConversationEnd, ConversationSpec, EFFECT_HINT, EffectClass, Exchange, NextStep,
+    PersonQuestion, QuestionReason, StartStep, StepBody, ToolCall, cap_result,
 };
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::{Fault, FaultKind};
@@ -440,6 +440,10 @@ impl<'a> Conversation<'a> {
             // The question stays open; the next process or attempt receives its answer.
             Ok(Err(fault)) if fault.retryable || fault.kind == FaultKind::Cancelled => {
                 return Err(fault.into());
+            }
+            // Nobody can be asked.
+            Ok(Err(fault)) if question.reason == QuestionReason::Taint => {
+                refusal(format!("{}; {EFFECT_HINT}", fault.message))
             }
             Ok(Err(fault)) => refusal(fault.message),
             Err(_) => refusal(format!("no decision within {} s", limit.as_secs_f64())),
