@@ -60,9 +60,11 @@ fn from_caller(meta: &ExecutionMeta, id: &str, part: Part) -> Message {
 }
 
 fn answered(answer: &PersonAnswer) -> Part {
-    match (&answer.comment, &answer.data) {
-        (Some(comment), Value::Null) => Part::text(comment),
-        (_, Value::String(text)) => Part::text(text),
-        (_, data) => Part::data(data.clone()),
+    // A decision without data has this data.
+    let is_bare = matches!(answer.data.as_str(), Some("approve" | "reject")) || answer.data.is_null();
+    match (answer.comment.as_ref().filter(|_| is_bare), &answer.data) {
+        (Some(comment), _) => Part::text(comment),
+        (None, Value::String(text)) => Part::text(text),
+        (None, data) => Part::data(data.clone()),
     }
 }

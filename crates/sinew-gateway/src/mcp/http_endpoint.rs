@@ -197,19 +197,8 @@ impl McpEndpoint {
             let _held = &permit;
             frame
         });
-        let body = Body::new(body);
-        if !is_idle && knows_priming {
-            return Response::from_parts(parts, body);
-        }
-        let frames = body.into_data_stream().filter(move |frame| {
-            let is_kept = knows_priming || !frame.as_ref().is_ok_and(|frame| is_priming(frame));
-            std::future::ready(is_kept)
-        });
-        if !is_idle {
-            return Response::from_parts(parts, Body::from_stream(frames));
-        }
-        let news = frames.take_until(self.idle.clone().cancelled_owned());
-        Response::from_parts(parts, Body::from_stream(news))
+        let ended = is_idle.then(|| self.idle.clone());
+        stream_of(parts, Body::new(body), knows_priming, ended)
     }
 
     /// Reserves a session for a caller, or rejects it if the limit is reached.
@@ -323,6 +312,24 @@ fn refused_beginning(headers: &HeaderMap, body: &Bytes) -> Option<Response> {
     serde_json::from_value::<InitializeRequest>(message.clone()).err()?;
     let refused = refused_params(version.as_ref(), BEGIN_SESSION, message.get("params"))?;
     Some(json_rpc_error(&message["id"], refused.code.0, &refused.message))
+}
+
+/// Returns a response with a stream, without priming events for clients that do not know them. A stream
+/// that only waits for changes ends with `ended`.
+fn stream_of(parts: Parts, body: Body, knows_priming: bool, ended: Option<CancellationToken>) -> Response {
+    if ended.is_none() && knows_priming {
+        return Response::from_parts(parts, body);
+    }
+    let frames = body.into_data_stream().filter(move |frame| {
+        let is_kept = knows_priming || !frame.as_ref().is_ok_and(|frame| is_priming(frame));
+        std::future::ready(is_kept)
+    });
+    match ended {
+        None => Response::from_parts(parts, Body::from_stream(frames)),
+        Some(ended) => {
+            Response::from_parts(parts, Body::from_stream(frames.take_until(ended.cancelled_owned())))
+        }
+    }
 }
 
 fn busy(text: &str) -> Response {
