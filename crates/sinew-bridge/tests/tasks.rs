@@ -3,6 +3,7 @@
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::json;
 use sinew_mesh::event::{EventFilter, EventStart};
+use sinew_operations::approval_filter::ApprovalFilter;
 use sinew_operations::approvals::DecisionRequest;
 use sinew_protocol::Token;
 
@@ -103,7 +104,9 @@ async fn people_answer_questions_of_outside_agents() {
             let filter = EventFilter { workflow: Some("ask:person".to_owned()), ..EventFilter::default() };
             let mut told = events.follow(&filter, EventStart::Now).await.unwrap();
             let question = loop {
-                if let Some(question) = person.approvals(Some("ask:person")).await.unwrap().pop() {
+                if let Some(question) =
+                    person.approvals(&ApprovalFilter::of_workflow("ask:person")).await.unwrap().pop()
+                {
                     break question;
                 }
                 told.next().await;

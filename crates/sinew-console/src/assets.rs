@@ -20,7 +20,7 @@ pub(crate) static STYLE: LazyLock<PageFile> = LazyLock::new(|| {
 });
 
 /// JavaScript modules. Each enhances pages that also work without it; none imports another.
-pub(crate) static MODULES: LazyLock<[PageFile; 10]> = LazyLock::new(|| {
+pub(crate) static MODULES: LazyLock<[PageFile; 11]> = LazyLock::new(|| {
     [
         ("live.js", include_str!("assets/live.js")),
         ("graph.js", include_str!("assets/graph.js")),
@@ -32,6 +32,7 @@ pub(crate) static MODULES: LazyLock<[PageFile; 10]> = LazyLock::new(|| {
         ("chat.js", include_str!("assets/chat.js")),
         ("desk.js", include_str!("assets/desk.js")),
         ("views.js", include_str!("assets/views.js")),
+        ("badge.js", include_str!("assets/badge.js")),
     ]
     .map(|(name, content)| PageFile::of(name, JAVASCRIPT, content.to_owned()))
 });

@@ -72,6 +72,11 @@ impl ConsoleSection {
         }
     }
 
+    /// The API address of the number that the navigation shows next to the section.
+    fn count_address(self) -> Option<String> {
+        (self == Self::Approvals).then(|| ApiPath::of(&["approval-count"]).address())
+    }
+
     fn address(self) -> PageAddress {
         match self {
             Self::Pulse => PageAddress::of(&[]),
@@ -215,7 +220,7 @@ fn navigation(shown: Option<ConsoleSection>) -> Markup {
             ul {
                 @for section in ConsoleSection::ALL {
                     li {
-                        a href=(section.address()) data-go=(section.key())
+                        a href=(section.address()) data-go=(section.key()) data-count=[section.count_address()]
                             aria-current=[(shown == Some(section)).then_some("page")] {
                             (section.title())
                         }

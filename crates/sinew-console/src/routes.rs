@@ -73,6 +73,7 @@ fn console_routes() -> Vec<ConsoleRoute> {
         form("/console/executions/{id}/approval", pages::approval::decide),
         form("/console/bulk", pages::bulk::work),
         page("/console/approvals", pages::approvals::show),
+        form("/console/approvals", pages::approvals::decide),
         page("/console/workflows", pages::workflows::show),
         page("/console/workflows/{name}", pages::workflow::show),
         page("/console/workflows/{name}/start", pages::start::show),

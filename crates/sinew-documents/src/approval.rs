@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::execution::{PersonDecision, ShownWait};
 
@@ -23,6 +23,17 @@ pub struct OpenApproval {
     /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
+    /// Fields to judge the question by: the data that it declares, else the input of the execution.
+    /// Texts and nested values are shortened. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub review: Map<String, Value>,
+}
+
+/// Number of open questions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ApprovalCount {
+    /// Questions that wait for people.
+    pub open: usize,
 }
 
 /// Question with the data that is needed to answer it.

@@ -672,6 +672,7 @@ fn stored_summary(stored: StoredStart) -> Option<Summary> {
         ended: None,
         waiting: Some(AN_EXECUTOR.to_owned()),
         agents: Vec::new(),
+        questions: Some(0),
         labels: start.labels,
         usage: ModelTotals::default(),
     })

@@ -28,7 +28,7 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 72] = [
+const ROUTES: [(&str, &str, Needs); 73] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
@@ -68,6 +68,7 @@ const ROUTES: [(&str, &str, Needs); 72] = [
     ("POST", "/api/v1/executions/{id}/retry", Client),
     ("POST", "/api/v1/executions/{id}/fork", Client),
     ("GET", "/api/v1/approvals", Operator),
+    ("GET", "/api/v1/approval-count", Operator),
     ("GET", "/api/v1/executions/{id}/approval", Operator),
     ("POST", "/api/v1/executions/{id}/decisions", Client),
     ("GET", "/api/v1/workflows", Operator),

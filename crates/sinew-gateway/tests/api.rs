@@ -230,7 +230,7 @@ async fn a_person_decides_and_an_operator_steers() {
     let review = review();
     let world = GatewayWorld::new(&[("review", &review)]).await;
     for id in ["yes", "no", "over"] {
-        post(&world, "/executions", json!({"workflow": "review", "input": {}, "id": id})).await;
+        post(&world, "/executions", json!({"workflow": "review", "input": {"amount": 7}, "id": id})).await;
     }
     let waiting = async {
         loop {
@@ -242,6 +242,20 @@ async fn a_person_decides_and_an_operator_steers() {
     };
     let waiting = waiting.await;
     assert_eq!(waiting[0]["question"]["prompt"], "Is this right?", "{waiting}");
+    // Oldest first, each with the data to judge it by; counted without reading them.
+    let since: Vec<_> =
+        waiting.as_array().unwrap().iter().map(|row| row["since"].as_str().unwrap()).collect();
+    assert!(since.is_sorted(), "{waiting}");
+    assert_eq!(waiting[0]["review"], json!({"amount": 7}), "{waiting}");
+    assert_eq!(get(&world, "/approval-count").await, json!({"open": 3}));
+    for (condition, count) in
+        [("amount%3C10", 3), ("amount%3E%3D10", 0), ("amount%3D7%20and%20execution%3Dno", 1)]
+    {
+        let rows = get(&world, &format!("/approvals?where={condition}")).await;
+        assert_eq!(rows.as_array().unwrap().len(), count, "{condition}: {rows}");
+    }
+    let (status, refused) = ask(&world, Method::GET, "/approvals?where=amount", None).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
     assert_eq!(get(&world, "/executions/yes/approval").await["decisions"], json!([]));
     let (status, refused) =
         ask(&world, Method::POST, "/executions/no/decisions", Some(json!({"decision": "reject"}))).await;
@@ -255,6 +269,8 @@ async fn a_person_decides_and_an_operator_steers() {
     let again =
         ask(&world, Method::POST, "/executions/yes/decisions", Some(json!({"decision": "approve"}))).await;
     assert_eq!(again.0, StatusCode::CONFLICT, "{}", again.1);
+    let said = again.1["detail"].as_str().unwrap();
+    assert!(said.contains("approved by gateway at 20") && said.ends_with("(fine)"), "{said}");
     for (verb, status) in [("pause", "paused"), ("resume", "resumed"), ("cancel", "cancelled")] {
         let body = if verb == "resume" { json!({}) } else { json!({"reason": "lunch"}) };
         let told = post(&world, &format!("/executions/over/{verb}"), body).await;
@@ -306,6 +322,7 @@ async fn a_question_below_is_shown_and_answered_above() {
     let again =
         ask(&world, Method::POST, "/executions/top/decisions", Some(json!({"decision": "approve"}))).await;
     assert_eq!(again.0, StatusCode::CONFLICT, "{}", again.1);
+    assert!(again.1["detail"].as_str().unwrap().contains("approved by gateway at 20"), "{}", again.1);
     world.end().await;
 }
 

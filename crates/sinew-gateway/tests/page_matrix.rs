@@ -25,7 +25,7 @@ enum PageNeeds {
 
 use PageNeeds::{Deployer, Nothing, Reader, Steerer};
 
-const PAGES: [(&str, &str, PageNeeds); 57] = [
+const PAGES: [(&str, &str, PageNeeds); 58] = [
     ("GET", "/", Reader),
     ("GET", "/console", Reader),
     ("GET", "/console/", Reader),
@@ -55,6 +55,7 @@ const PAGES: [(&str, &str, PageNeeds); 57] = [
     ("POST", "/console/executions/{id}/approval", Steerer),
     ("POST", "/console/bulk", Steerer),
     ("GET", "/console/approvals", Reader),
+    ("POST", "/console/approvals", Steerer),
     ("GET", "/console/workflows", Reader),
     ("GET", "/console/workflows/{name}", Reader),
     ("GET", "/console/workflows/{name}/start", Reader),

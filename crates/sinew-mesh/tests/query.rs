@@ -30,6 +30,7 @@ fn summary(n: usize) -> Summary {
         ended: None,
         waiting: Some("approval".to_owned()),
         agents: Vec::new(),
+        questions: None,
         labels: BTreeMap::from([("team".to_owned(), "ä".to_owned())]),
         usage: sinew_protocol::usage::ModelTotals::default(),
     }

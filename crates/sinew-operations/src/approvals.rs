@@ -4,9 +4,11 @@ use futures_util::StreamExt as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use sinew_documents::approval::{ApprovalDetails, OpenApproval};
-use sinew_documents::execution::{ShownWait, WaitKind, caller};
-use sinew_documents::timestamp::Timestamp;
+use sinew_documents::approval::{ApprovalCount, ApprovalDetails, OpenApproval};
+use sinew_documents::execution::{PersonDecision, ShownWait, WaitKind, caller};
+use sinew_documents::words;
+use sinew_engine::Fact;
+use sinew_execution::Execution;
 use sinew_inspection::decision;
 use sinew_inspection::record::Record;
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
@@ -16,11 +18,14 @@ use sinew_protocol::command::{ApproveCommand, Command, lacks_reason};
 use sinew_protocol::{ExecutionId, Token};
 use sinew_runtime::local;
 
+use crate::approval_filter::{ApprovalFilter, review_fields};
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::{MeshOperator, new_command_id};
 
 /// Number of records fetched concurrently.
 const AT_ONCE: usize = 16;
+/// Maximum number of callees examined for a decision that was passed on.
+const MAX_CALLEES: usize = 16;
 
 /// A question and its execution.
 #[derive(Debug)]
@@ -87,11 +92,13 @@ impl FoundApproval {
 }
 
 impl MeshOperator {
-    /// Lists the open questions, those due first; of all workflows if none is named.
-    pub async fn approvals(&self, workflow: Option<&str>) -> Result<Vec<OpenApproval>, Failure> {
+    /// Lists the open questions that match, oldest first.
+    pub async fn approvals(&self, filter: &ApprovalFilter) -> Result<Vec<OpenApproval>, Failure> {
         let mut open = self.client.open().await?;
-        open.retain(|one| workflow.is_none_or(|name| name == one.workflow));
         // An execution with other work in progress may still wait for a person.
+        let is_wanted =
+            |name: &str| filter.workflow.as_deref().is_none_or(|one| one.is_empty() || one == name);
+        open.retain(|one| one.questions != Some(0) && is_wanted(&one.workflow));
         let records: Vec<Result<Record, Failure>> = futures_util::stream::iter(open)
             .map(|one| async move { self.record(&one.execution).await })
             .buffered(AT_ONCE)
@@ -100,14 +107,25 @@ impl MeshOperator {
         let mut rows = Vec::new();
         for record in records {
             match record {
-                Ok(record) => rows.extend(open_approvals(&record)),
+                Ok(record) => {
+                    let input = record.execution.ctx().input();
+                    rows.extend(open_approvals(&record).into_iter().filter(|row| filter.takes(row, input)));
+                }
                 Err(failure) if failure.is_mesh_silent() => return Err(failure),
                 // An execution that ended in the meantime no longer waits.
                 Err(_) => {}
             }
         }
-        rows.sort_by_key(|row| row.wait.until.map_or(u64::MAX, Timestamp::ms));
+        rows.sort_by(|a, b| (a.wait.since, &a.execution).cmp(&(b.wait.since, &b.execution)));
         Ok(rows)
+    }
+
+    /// Counts the open questions of executions whose workflow and caller are accepted. Questions of
+    /// owners that do not count them are missing.
+    pub async fn approval_count(&self, opens: impl Fn(&str, &str) -> bool) -> Result<ApprovalCount, Failure> {
+        let open = self.client.open().await?;
+        let visible = open.iter().filter(|one| opens(&one.workflow, &caller(&one.caller)));
+        Ok(ApprovalCount { open: visible.filter_map(|one| one.questions).sum::<u32>() as usize })
     }
 
     /// Finds the open question of an execution. `node` selects one of several.
@@ -130,7 +148,10 @@ impl MeshOperator {
                 Err(Failure::usage(format!("several nodes wait for a person: {}", nodes.join(", ")))
                     .hint("choose one with --node"))
             }
-            (None, _) => Err(not_awaited(&record, node, &all)),
+            (None, _) => {
+                let failure = not_awaited(&record, node, &all);
+                Err(self.with_earlier_decision(failure, &record, node).await)
+            }
         }
     }
 
@@ -142,7 +163,50 @@ impl MeshOperator {
         let mut waits = waits_for_people(&record, false).into_iter();
         match waits.find(|wait| wait.activation == Some(asked.activation)) {
             Some(wait) => Ok(FoundApproval { record, wait }),
-            None => Err(no_question(format!("execution {place} does not wait for a person"))),
+            None => {
+                let failure = no_question(format!("execution {place} does not wait for a person"));
+                Err(self.with_earlier_decision(failure, &record, None).await)
+            }
+        }
+    }
+
+    /// Adds who decided and when to the failure of a late decision: on this node, if one is named, of
+    /// the execution or of the callee that asked last.
+    async fn with_earlier_decision(&self, failure: Failure, record: &Record, node: Option<&str>) -> Failure {
+        if failure.code != code::NO_PERSON_AWAITED.as_str() {
+            return failure;
+        }
+        let mut earlier = last_decision(record, node);
+        if earlier.is_none()
+            && let Some(callee) = asking_callees(&record.execution).first()
+            && let Ok(record) = self.record(callee).await
+        {
+            earlier = last_decision(&record, None);
+        }
+        match earlier {
+            Some(decision) => {
+                Failure { message: format!("{}: {}", failure.message, decided(&decision)), ..failure }
+            }
+            None => failure,
+        }
+    }
+
+    /// Returns the failure of a decision that the owner of the execution rejected. If another decision
+    /// was faster, the failure contains its author and time.
+    pub async fn rejected_decision(
+        &self,
+        execution: &ExecutionId,
+        node: Option<&str>,
+        reason: &str,
+    ) -> Failure {
+        let failure = Failure::new(FailureKind::Conflict, code::CLIENT_COMMAND_REFUSED.as_str(), reason);
+        let Ok(record) = self.record(execution).await else { return failure };
+        let is_open = waits_for_people(&record, false)
+            .iter()
+            .any(|wait| node.is_none() || wait.node.as_deref() == node);
+        match last_decision(&record, node).filter(|_| !is_open) {
+            Some(decision) => no_question(format!("{reason}: {}", decided(&decision))),
+            None => failure,
         }
     }
 
@@ -155,12 +219,15 @@ impl MeshOperator {
         if lacks_reason(reject, comment.as_deref()) {
             return Err(Failure::usage("a rejection needs a comment that states the reason"));
         }
-        let (asked_in, asking) = (execution.to_string(), node.clone().unwrap_or_default());
+        let (asked_in, asking) = (execution.clone(), node.clone());
         let command = ApproveCommand { execution, node, activation, data, comment, reject };
-        let verdict = self.signal_as(id.unwrap_or_else(new_command_id), Command::Approve(command)).await?;
+        let verdict = self.verdict(id.unwrap_or_else(new_command_id), Command::Approve(command)).await?;
+        if !verdict.accepted {
+            return Err(self.rejected_decision(&asked_in, asking.as_deref(), &verdict.reason).await);
+        }
         Ok(RecordedDecision {
-            execution: asked_in,
-            node: asking,
+            execution: asked_in.to_string(),
+            node: asking.unwrap_or_default(),
             status: if reject { "rejected" } else { "approved" },
             by: caller(&verdict.caller),
         })
@@ -195,13 +262,51 @@ fn no_question(text: String) -> Failure {
         .hint("it may already be decided; see `sinew execution describe`")
 }
 
+/// Returns the last decision on a node, named by its id or label; on any node if none is named.
+fn last_decision(record: &Record, node: Option<&str>) -> Option<PersonDecision> {
+    let is_meant = |one: &PersonDecision| {
+        node.is_none_or(|node| one.node == node || one.node.split('[').next() == Some(node))
+    };
+    decision::decisions(record).into_iter().rev().find(is_meant)
+}
+
+/// Formats a decision that was made earlier, with its author and time.
+fn decided(decision: &PersonDecision) -> String {
+    let PersonDecision { word, by, at, comment, .. } = decision;
+    let by = by.as_ref().map(|by| format!(" by {}", words::one_line(by, 60))).unwrap_or_default();
+    let comment = comment.as_ref().filter(|comment| !comment.is_empty());
+    let comment = comment.map(|comment| format!(" ({})", words::one_line(comment, 200))).unwrap_or_default();
+    format!("{}{by} at {at}{comment}", word.as_str())
+}
+
+/// Returns the executions below this one that asked a person, newest first.
+pub fn asking_callees(execution: &Execution) -> Vec<ExecutionId> {
+    let mut callees: Vec<ExecutionId> = Vec::new();
+    let facts = execution.journal().iter().rev().flat_map(|round| round.facts.iter().rev());
+    for fact in facts {
+        if let Fact::CalleeWaits { wait: Some(wait), .. } = fact
+            && let Some(execution) = &wait.execution
+            && !callees.contains(execution)
+        {
+            callees.push(execution.clone());
+            if callees.len() == MAX_CALLEES {
+                break;
+            }
+        }
+    }
+    callees
+}
+
 fn open_approvals(record: &Record) -> Vec<OpenApproval> {
     waits_for_people(record, false).into_iter().map(|wait| open_approval(record, wait)).collect()
 }
 
 fn open_approval(record: &Record, wait: ShownWait) -> OpenApproval {
     let start = record.execution.state().start.as_ref();
+    let question = wait.question.as_ref();
+    let (prompt, data) = question.map_or(("", &Value::Null), |one| (one.prompt.as_str(), &one.data));
     OpenApproval {
+        review: review_fields(prompt, data, record.execution.ctx().input()),
         wait,
         execution: record.id().to_owned(),
         workflow: record.plan().name.clone(),

@@ -15,6 +15,7 @@ use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::permission::Role;
 use sinew_runtime::local;
 
+use crate::approval_filter::ApprovalFilter;
 use crate::failure::{Failure, FailureKind, known};
 use crate::mesh_operator::{MeshOperator, adapter};
 use crate::mesh_status;
@@ -122,7 +123,7 @@ impl Doctor {
             let remote = MeshOperator::new(Client::new(mesh.clone(), adapter).await?);
             let cards = remote.online().await?;
             let status = mesh_status::read_status(&remote, &cards).await?;
-            Ok((cards, status, remote.approvals(None).await?))
+            Ok((cards, status, remote.approvals(&ApprovalFilter::default()).await?))
         });
         match looked.await {
             Ok((cards, status, approvals)) => {
@@ -411,6 +412,7 @@ mod tests {
             workflow: "review".to_owned(),
             caller: "ada".to_owned(),
             path: Vec::new(),
+            review: serde_json::Map::new(),
         };
         let approvals = [approval("new", 7_000_000), approval("old", 1_000), approval("older", 0)];
         let check = |max_age: Duration, expected: Option<&str>| {

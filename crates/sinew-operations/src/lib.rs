@@ -11,6 +11,7 @@ pub mod agent_calls;
 pub mod agent_list;
 pub mod agent_service;
 pub mod agent_trust;
+pub mod approval_filter;
 pub mod approvals;
 pub mod artifact_folder;
 pub mod artifact_uses;

@@ -312,10 +312,15 @@ impl MeshOperator {
         self.signal_as(new_command_id(), command).await
     }
 
+    /// Sends a command under this id and waits for its verdict, which may be a rejection.
+    pub(crate) async fn verdict(&self, id: Token, command: Command) -> Result<Verdict, Failure> {
+        Ok(self.client.signal(&id, command, PATIENCE).await?)
+    }
+
     /// Sends a command under this id and waits for its verdict. A repeated id gets the same verdict.
     /// A rejected command is a failure.
     pub(crate) async fn signal_as(&self, id: Token, command: Command) -> Result<Verdict, Failure> {
-        let verdict = self.client.signal(&id, command, PATIENCE).await?;
+        let verdict = self.verdict(id, command).await?;
         if verdict.accepted {
             return Ok(verdict);
         }

@@ -139,6 +139,10 @@ pub struct Summary {
     /// Agents whose results it waits for; only the first few.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
+    /// Number of its nodes that ask a person, without those of called executions. `None` if unknown:
+    /// the execution is held, or its owner is an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub questions: Option<u32>,
     /// Labels by which lists can be filtered.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,

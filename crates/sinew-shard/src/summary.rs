@@ -16,6 +16,7 @@ pub struct RowState {
     ended: Option<u64>,
     waiting: Option<String>,
     agents: Vec<String>,
+    questions: Option<u32>,
     /// `None` for most executions, because few call a model.
     usage: Option<Box<ModelTotals>>,
 }
@@ -38,6 +39,7 @@ impl RowState {
             ended: ended(state),
             waiting: words(&waits),
             agents: agents(&waits),
+            questions: Some(questions(&waits)),
             usage: Some(execution_usage(state)).filter(|used| !used.is_empty()).map(Box::new),
         }
     }
@@ -45,7 +47,7 @@ impl RowState {
 
 /// Returns one row of a list.
 pub fn summary(meta: &ExecutionMeta, row: RowState) -> Summary {
-    let RowState { status, started, ended, waiting, agents, usage } = row;
+    let RowState { status, started, ended, waiting, agents, questions, usage } = row;
     Summary {
         execution: meta.execution.clone(),
         workflow: meta.workflow.clone(),
@@ -55,6 +57,7 @@ pub fn summary(meta: &ExecutionMeta, row: RowState) -> Summary {
         ended,
         waiting,
         agents,
+        questions,
         labels: meta.labels.clone(),
         usage: usage.map(|used| *used).unwrap_or_default(),
     }
@@ -68,6 +71,7 @@ pub fn held_summary(meta: &ExecutionMeta, fault: &Fault) -> Summary {
         ended: None,
         waiting: Some(format!("{AN_OPERATOR}: {}", fault.message)),
         agents: Vec::new(),
+        questions: None,
         usage: None,
     };
     summary(meta, row)
@@ -110,6 +114,12 @@ pub fn words(waits: &[OpenWait]) -> Option<String> {
 fn clock_time(at: u64) -> String {
     let seconds = at / 1_000 % 86_400;
     format!("{:02}:{:02}:{:02}.{:03}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60, at % 1_000)
+}
+
+/// Returns the number of nodes that ask a person.
+fn questions(waits: &[OpenWait]) -> u32 {
+    let asking = waits.iter().filter(|wait| matches!(wait.what, WaitingFor::Person(_)));
+    u32::try_from(asking.count()).unwrap_or(u32::MAX)
 }
 
 /// Returns the agents whose replies are pending, without repetitions.

@@ -70,7 +70,8 @@ function isInUse(part) {
   const types = focus && part.contains(focus) && focus.matches("input, textarea, select");
   const selection = document.getSelection();
   const selects = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
-  return types || selects || part.querySelector("details[open], input:checked") !== null;
+  const isFilled = [...part.querySelectorAll("textarea, input[type=text]")].some((field) => field.value !== field.defaultValue);
+  return types || selects || isFilled || part.querySelector("details[open], input:checked") !== null;
 }
 
 // Restores the focus after a replacement: by address for links, by label for scrollable regions.

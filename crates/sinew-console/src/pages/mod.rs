@@ -12,6 +12,7 @@ pub(crate) mod chat;
 pub(crate) mod chat_turn;
 pub(crate) mod compare;
 pub(crate) mod data;
+pub(crate) mod decision_form;
 pub(crate) mod editor;
 pub(crate) mod editor_form;
 mod editor_samples;

@@ -4,7 +4,8 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use sinew_documents::approval::{ApprovalDetails, OpenApproval};
+use sinew_documents::approval::{ApprovalCount, ApprovalDetails, OpenApproval};
+use sinew_operations::approval_filter::{ApprovalFilter, FieldCondition};
 use sinew_operations::approvals::DecisionRequest;
 
 use super::api_call::{ApiCall, answer};
@@ -16,9 +17,11 @@ use sinew_protocol::access::AccessRole;
 /// Returns the routes of this module.
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
-        get("/approvals", "ListApprovals", "List questions that wait for people", list)
+        get("/approvals", "ListApprovals", "List questions that wait for people, oldest first", list)
             .query::<ApprovalsQuery>()
             .returns::<Vec<OpenApproval>>(),
+        get("/approval-count", "CountApprovals", "Count the questions that wait for people", count)
+            .returns::<ApprovalCount>(),
         get("/executions/{id}/approval", "GetApproval", "Get a question with the data to review", show)
             .query::<ApprovalQuery>()
             .returns::<ApprovalDetails>(),
@@ -35,33 +38,29 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 pub(crate) struct ApprovalsQuery {
     /// Only entries of this workflow.
     workflow: Option<String>,
-    /// Only questions whose text, node or execution contains this text, ignoring case.
+    /// Only questions whose text, node, execution or data contains this text, ignoring case.
     text: Option<String>,
     /// Only questions that this person may answer, including questions that anyone may answer.
     person: Option<String>,
-}
-
-impl ApprovalsQuery {
-    fn takes(&self, one: &OpenApproval) -> bool {
-        let wanted = self.text.as_deref().unwrap_or_default().to_lowercase();
-        let question = one.wait.question.as_ref();
-        let texts = [
-            question.map_or("", |question| question.prompt.as_str()),
-            one.wait.node.as_deref().unwrap_or_default(),
-            &one.execution,
-        ];
-        let allowed = question.map(|question| question.allowed.as_slice()).unwrap_or_default();
-        let person = self.person.as_deref().filter(|person| !person.is_empty());
-        texts.iter().any(|text| text.to_lowercase().contains(&wanted))
-            && person.is_none_or(|person| allowed.is_empty() || allowed.iter().any(|one| one == person))
-    }
+    /// Only questions whose data meets conditions, as `amount<100 and customer=ann`. Fields are those
+    /// of the question's data or the execution's input (`order.amount`), `workflow`, `node`,
+    /// `execution` and `caller`. Operators: `=`, `!=`, `<`, `<=`, `>`, `>=`.
+    #[serde(rename = "where")]
+    conditions: Option<String>,
 }
 
 async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
-    let query: ApprovalsQuery = call.query()?;
-    let mut open = call.operator.approvals(query.workflow.as_deref()).await?;
-    open.retain(|one| call.operations.opens(&one.workflow, &one.caller) && query.takes(one));
+    let ApprovalsQuery { workflow, text, person, conditions } = call.query()?;
+    let conditions = FieldCondition::parse_all(&conditions.unwrap_or_default())?;
+    let filter = ApprovalFilter { workflow, text, person, conditions };
+    let mut open = call.operator.approvals(&filter).await?;
+    open.retain(|one| call.operations.opens(&one.workflow, &one.caller));
     answer(&open)
+}
+
+async fn count(call: ApiCall) -> Result<Response, HttpProblem> {
+    let opens = |workflow: &str, caller: &str| call.operations.opens(workflow, caller);
+    answer(&call.operator.approval_count(opens).await?)
 }
 
 /// Query of a question.

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use sinew_engine::{Fact, OpenWait, WaitingFor, execution_status, waiting};
+use sinew_engine::{OpenWait, WaitingFor, execution_status, waiting};
 use sinew_execution::Execution;
 use sinew_mesh::event::{EventFilter, EventStart};
-use sinew_operations::approvals::{AskingNode, DecisionRequest};
+use sinew_operations::approvals::{AskingNode, DecisionRequest, asking_callees};
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::mesh_operator::MeshOperator;
 use sinew_protocol::a2a::{A2aError, Message, Part, PartContent};
@@ -58,6 +58,7 @@ impl A2aOperations {
         let found = client.execution(&execution).await.map_err(|error| client_failed(&error))?;
         let Some((record, folded)) = found else { return Ok(false) };
         let mut verdict = find(record);
+        let mut asked_in = execution;
         // A decision that was passed on to a callee is in the record of the callee.
         for callee in asking_callees(&folded) {
             if verdict.is_some() {
@@ -65,9 +66,14 @@ impl A2aOperations {
             }
             let record = client.record(&callee).await.map_err(|error| client_failed(&error))?;
             verdict = record.and_then(find);
+            asked_in = callee;
         }
         match verdict {
-            Some(verdict) if !verdict.accepted => Err(not_awaited(&short(&verdict.reason, 300))),
+            Some(verdict) if !verdict.accepted => {
+                let operator = self.operator_of(call);
+                let failure = operator.rejected_decision(&asked_in, None, &verdict.reason).await;
+                Err(decision_failed(failure))
+            }
             found => Ok(found.is_some()),
         }
     }
@@ -145,27 +151,6 @@ fn command_of(message_id: &str) -> Token {
 
 pub(super) fn execution_of(place: &TaskLocation) -> Result<ExecutionId, A2aError> {
     ExecutionId::parse(&place.id).map_err(|_| A2aError::task_not_found(short(&place.id, 64)))
-}
-
-/// Maximum number of callees examined for a decision that was passed on.
-const MAX_CALLEES: usize = 16;
-
-/// Returns the executions below this one that asked a person, newest first.
-fn asking_callees(folded: &Execution) -> Vec<ExecutionId> {
-    let mut callees: Vec<ExecutionId> = Vec::new();
-    let facts = folded.journal().iter().rev().flat_map(|round| round.facts.iter().rev());
-    for fact in facts {
-        if let Fact::CalleeWaits { wait: Some(wait), .. } = fact
-            && let Some(execution) = &wait.execution
-            && !callees.contains(execution)
-        {
-            callees.push(execution.clone());
-            if callees.len() == MAX_CALLEES {
-                break;
-            }
-        }
-    }
-    callees
 }
 
 /// Returns the questions that an execution waits for: node and activation of this execution, and

@@ -65,6 +65,25 @@ async fn a_question_is_answered_on_a_phone() {
     browser.wait_for_text("looks right").await;
     let decided = world.reaches("asks", "succeeded").await;
     assert_eq!(decided["decisions"][0]["comment"], "looks right");
+
+    // In the list, each decision is one tap, and the next question follows on the same page.
+    for id in ["first", "second", "third"] {
+        world.start("review", id, &json!({"amount": 5})).await;
+        world.reaches(id, "waiting").await;
+    }
+    browser.open(&format!("{}/console/approvals", world.mesh.base)).await;
+    browser.wait_until("document.title.startsWith('(3) ')").await;
+    browser.wait_until("document.querySelector('nav .badge').textContent === '3'").await;
+    browser.click(".questions button[value=reject]").await;
+    browser.wait_until("document.activeElement.name === 'comment'").await;
+    for left in [2, 1, 0] {
+        browser.click(".questions button[value=approve]").await;
+        browser.wait_until(&format!("document.querySelectorAll('.questions li').length === {left}")).await;
+    }
+    browser.wait_until("location.pathname.endsWith('/approvals')").await;
+    for id in ["first", "second", "third"] {
+        world.reaches(id, "succeeded").await;
+    }
     world.end().await;
 }
 

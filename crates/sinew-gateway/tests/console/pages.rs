@@ -314,9 +314,19 @@ async fn people_start_retry_fork_and_decide_by_forms() {
     let approval = "/console/executions/asks/approval";
     let (status, _, text) = send(approval, &[("node", "h"), ("decision", "reject")]).await;
     assert!(
-        status == StatusCode::BAD_REQUEST && text.contains("a rejection needs a comment"),
+        status == StatusCode::BAD_REQUEST && text.contains("A rejection needs a comment"),
         "{status} {text}"
     );
+    // The card of the list marks the field, and selected cards are decided together.
+    let inbox = "/console/approvals";
+    let (status, _, text) =
+        send(inbox, &[("execution", "asks"), ("node", "h"), ("decision", "reject")]).await;
+    let is_marked = text.contains("aria-invalid=\"true\"") && !text.contains("class=\"problem\"");
+    assert!(status == StatusCode::BAD_REQUEST && is_marked, "{status} {text}");
+    let (status, _, text) = send(inbox, &[("decision", "approve"), ("comment", "all")]).await;
+    assert!(status == StatusCode::BAD_REQUEST && text.contains("no questions selected"), "{status} {text}");
+    let (status, _, text) = send(inbox, &[("question", "none/h"), ("decision", "approve")]).await;
+    assert!(status == StatusCode::NOT_FOUND && text.contains("class=\"problem\""), "{status} {text}");
     let (status, ..) =
         send(approval, &[("node", "h"), ("decision", "approve"), ("comment", "well+done")]).await;
     assert_eq!(status, StatusCode::SEE_OTHER);

@@ -220,6 +220,7 @@ pub(crate) fn answers() -> Vec<(&'static str, Answer)> {
         ended: status.is_terminal().then_some(1_795_251_601_000),
         waiting: (status == ExecutionStatus::Waiting).then(|| "agent reviewer, retry 2 of 5".to_owned()),
         agents: Vec::new(),
+        questions: (status == ExecutionStatus::Waiting).then_some(1),
         labels: labels(),
         usage: sinew_protocol::usage::ModelTotals::default(),
     };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use sinew_agents::{People as _, PersonPrompt};
 use sinew_documents::approval::OpenApproval;
+use sinew_operations::approval_filter::ApprovalFilter;
 use sinew_operations::approvals::DecisionRequest;
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::MeshOperator;
@@ -28,7 +29,7 @@ pub(super) async fn answer_questions(
     let mut put = BTreeSet::new();
     while waits.recv().await.is_some() {
         for _ in 0..LOOKS.0 {
-            let open = operator.approvals(Some(PERSON_QUESTION)).await?;
+            let open = operator.approvals(&ApprovalFilter::of_workflow(PERSON_QUESTION)).await?;
             let is_meant = |one: &&OpenApproval| asked_in(one, session) && !put.contains(&one.execution);
             if let Some(found) = open.iter().find(is_meant) {
                 put.insert(found.execution.clone());
