@@ -22,7 +22,7 @@ use sinew_protocol::task::TaskExtra;
 use sinew_protocol::{Fault, TaskId, Token, code, header};
 use tokio::time::interval;
 
-use crate::agent_host::{AgentHost, MOST_WAITING};
+use crate::agent_host::AgentHost;
 use crate::caller_question::AnswerFate;
 use crate::failure::{BUSY, STOPPING, short};
 use crate::node_endpoint;
@@ -69,15 +69,16 @@ pub(crate) async fn open(
         ("a2a_version".to_owned(), A2A_VERSION.to_owned()),
     ]);
     let (description, version) = (agent.description.clone(), agent.version.clone());
-    let figures = Arc::clone(&host.agent.figures);
+    let figures = Arc::clone(host);
     let about = move || About {
         description: description.clone(),
         version: version.clone(),
         metadata: metadata.clone(),
-        data: figures.to_json(),
+        data: figures.figures(),
     };
     let calls = host.mesh.services().serve_rpc(&agent.name).await?;
     let listed = host.mesh.services().list_agent(&agent.name, about).await?;
+    let _ = host.process.set(listed.id().to_owned());
     let tasks = Arc::new(AgentTasks { host: Arc::clone(host), replicas });
     // Calls that wait for a task are answered while the agent drains.
     Ok(A2aEndpoint::new(tasks, calls, Some(listed)).tracked_by(host.going_on.clone()))
@@ -303,12 +304,14 @@ impl AgentTasks {
         if call.headers.get(header::REPEATED).is_some() {
             host.drop_passed_deadline(&mut asked_for.about).await;
         }
-        let most_open = host.agent.agent.concurrency.saturating_add(MOST_WAITING);
-        match host.begin(asked_for, Some(caller.clone()), most_open) {
+        match host.begin(asked_for, Some(caller.clone()), host.most_open()) {
             Begin::New(entry) | Begin::Known(entry) => Ok(entry),
             Begin::Full => {
-                let fault = Fault::error(BUSY, "the agent is at its limit of concurrent tasks")
-                    .with_retry_after_ms(1_000);
+                let fault = Fault::error(
+                    BUSY,
+                    "the agent takes no new tasks: it is draining, or at its limit of concurrent tasks",
+                )
+                .with_retry_after_ms(1_000);
                 Err(error_of(&fault))
             }
         }

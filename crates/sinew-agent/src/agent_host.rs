@@ -1,7 +1,7 @@
 //! State that the queue and the A2A endpoint of an agent share: tasks, slots, and how a task is
 //! processed.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
@@ -9,7 +9,7 @@ use sinew_mesh::Mesh;
 use sinew_protocol::a2a::Task;
 use sinew_protocol::unique_keys::read_unique;
 use sinew_protocol::{Fault, Token};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -30,7 +30,7 @@ use crate::task_properties::TaskProperties;
 use crate::work::{EndedTask, GivenUp, time_left, work};
 
 /// Maximum number of open tasks beyond those in progress.
-pub(crate) const MOST_WAITING: usize = 1_024;
+const MOST_WAITING: usize = 1_024;
 
 /// One agent in one process.
 pub(crate) struct AgentHost {
@@ -41,6 +41,11 @@ pub(crate) struct AgentHost {
     pub(crate) peers: Peers,
     /// Cancelled when no new task is accepted.
     pub(crate) draining: CancellationToken,
+    /// Whether new tasks are taken. An operator stops the intake until it is resumed, or this process
+    /// ends: the state is not stored.
+    pub(crate) intake: watch::Sender<bool>,
+    /// Id of this process in its statistics; set when it is listed.
+    pub(crate) process: OnceLock<String>,
     /// Cancelled when the grace time is over.
     pub(crate) halt: CancellationToken,
     /// Work in progress.
@@ -61,6 +66,8 @@ impl AgentHost {
             table: TaskTable::default(),
             peers: Peers::new(&mesh),
             draining: CancellationToken::new(),
+            intake: watch::Sender::new(true),
+            process: OnceLock::new(),
             halt: CancellationToken::new(),
             going_on: TaskTracker::new(),
             nodes: NodeTasks::default(),
@@ -77,6 +84,25 @@ impl AgentHost {
 
     pub(crate) fn asked(&self) -> Asked<'_> {
         Asked { namespace: self.mesh.namespace(), agent: &self.agent.agent.name }
+    }
+
+    /// Waits until the intake is open, or closed.
+    pub(crate) async fn intake_is(&self, open: bool) {
+        let mut intake = self.intake.subscribe();
+        // The sender lives as long as the host.
+        let _ = intake.wait_for(|is_open| *is_open == open).await;
+    }
+
+    /// Returns the limit of open tasks for a new one that did not come from the queue.
+    pub(crate) fn most_open(&self) -> usize {
+        if *self.intake.borrow() { self.agent.agent.concurrency.saturating_add(MOST_WAITING) } else { 0 }
+    }
+
+    /// Returns the statistics of this process in the format of NATS endpoints.
+    pub(crate) fn figures(&self) -> Value {
+        let mut figures = self.agent.figures.to_json();
+        figures["draining"] = (!*self.intake.borrow() || self.draining.is_cancelled()).into();
+        figures
     }
 
     /// Returns the task of a request, and starts it if it is new. `caller` is the caller at the A2A
@@ -124,8 +150,9 @@ impl AgentHost {
         let open = Open { host: self, entry: Some(entry) };
         let Some(entry) = open.entry.as_ref() else { return };
         let about = request.about.clone();
+        let queued = about.queued;
         let context = Context::of_entry(about, entry, self.peers.clone());
-        let timer = self.agent.figures.begin(&self.agent.agent.name);
+        let timer = self.agent.figures.begin(&self.agent.agent.name, queued);
         let ended = match self.attempt(entry, request, &context).await {
             Ok(ended) => ended,
             Err(GivenUp::Stopping) => {
@@ -138,7 +165,7 @@ impl AgentHost {
                 return;
             }
         };
-        timer.end(ended.result.as_ref().err());
+        timer.end(&ended);
         let task = reply::task(&self.mesh, &context, &ended, &self.halt).await;
         ended.log_failure(&context);
         tracing::debug!(state = state_word(task.status.state), retries = ended.retries, "task ended");

@@ -21,13 +21,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument as _;
 
-use crate::agent_host::{AgentHost, MOST_WAITING};
+use crate::agent_host::AgentHost;
 use crate::context::Context;
 use crate::failure::{ARTIFACTS, BUSY, CANCELLED, STOPPING, TOO_LATE, UNREADABLE, bounded, is_bad_output};
 use crate::handler::HandlerOutput;
 use crate::node_tasks::{AnswerListener, NodeJoin, NodeStart};
 use crate::replicas::Replicas;
 use crate::reply;
+use crate::task_figures::TaskTimes;
 use crate::task_properties::{CallerContext, Surroundings, TaskProperties};
 use crate::work::{EndedTask, FirstCall, GivenUp, begin_call, check_input, check_output, go_on, output_name};
 
@@ -76,25 +77,55 @@ impl NodeWork {
     }
 }
 
-/// Answers tasks until the agent drains; then refuses those that have arrived, so that other
-/// replicas get them.
-pub(crate) async fn serve(host: Arc<AgentHost>, mut endpoint: NodeEndpoint, replicas: Option<Arc<Replicas>>) {
-    let mut draining = std::pin::pin!(host.draining.cancelled());
+/// Answers tasks until the agent shuts down. While the intake is closed, the endpoint is closed too, so
+/// that executors send tasks to other replicas, or to the queue.
+pub(crate) async fn serve(host: Arc<AgentHost>, endpoint: NodeEndpoint, replicas: Option<Arc<Replicas>>) {
+    let mut endpoint = Some(endpoint);
+    loop {
+        let open = match endpoint.take() {
+            Some(open) => open,
+            None => match host.mesh.services().serve_node(&host.agent.agent.name).await {
+                Ok(open) => open,
+                Err(error) => {
+                    tracing::warn!(agent = host.agent.agent.name, %error, "cannot open the node endpoint");
+                    return;
+                }
+            },
+        };
+        serve_open(&host, open, replicas.as_ref()).await;
+        tokio::select! {
+            biased;
+            () = host.draining.cancelled() => return,
+            () = host.intake_is(true) => {}
+        }
+    }
+}
+
+/// Answers tasks until the intake closes; then refuses those that have arrived, so that other replicas
+/// get them.
+async fn serve_open(host: &Arc<AgentHost>, mut endpoint: NodeEndpoint, replicas: Option<&Arc<Replicas>>) {
+    let closed = async {
+        tokio::select! {
+            () = host.draining.cancelled() => {}
+            () = host.intake_is(false) => {}
+        }
+    };
+    let mut closed = std::pin::pin!(closed);
     loop {
         let task = tokio::select! {
             biased;
-            () = &mut draining => break,
+            () = &mut closed => break,
             task = endpoint.next() => task,
         };
-        let Some(task) = task else { return };
-        take(&host, task, replicas.as_ref()).await;
+        let Some(task) = task else { return host.draining.cancelled().await };
+        take(host, task, replicas).await;
     }
     if let Err(error) = endpoint.stop().await {
         tracing::debug!(%error, "cannot close the node endpoint");
     }
     while let Some(task) = endpoint.next().await {
         if let Some(id) = task_of(&task.body) {
-            answer(&host, AnswerListener::Reply(task.reply), &id, refusal(&id, &stopping())).await;
+            answer(host, AnswerListener::Reply(task.reply), &id, refusal(&id, &stopping())).await;
         }
     }
 }
@@ -115,7 +146,7 @@ async fn take(host: &Arc<AgentHost>, task: NodeTask, replicas: Option<&Arc<Repli
     if is_repeated {
         Box::pin(host.drop_passed_deadline(&mut work.about)).await;
     }
-    let max_open = host.agent.agent.concurrency.saturating_add(MOST_WAITING);
+    let max_open = host.most_open();
     let replicas = replicas
         .filter(|replicas| is_repeated && !replicas.is_alone() && !host.nodes.knows(&work.about.task));
     let Some(replicas) = replicas.map(Arc::clone) else {
@@ -179,7 +210,9 @@ pub(crate) async fn begin(host: &Arc<AgentHost>, work: NodeWork, listener: Answe
 fn run(host: &Arc<AgentHost>, context: Context, input: Value) -> Option<Bytes> {
     let agent = &host.agent;
     let arrived = std::time::Instant::now();
-    let ended = |fault: Option<&Fault>| agent.figures.ended(&agent.agent.name, arrived.elapsed(), fault);
+    let ended = |fault: Option<&Fault>| {
+        agent.figures.ended(&agent.agent.name, TaskTimes::worked(arrived.elapsed()), fault)
+    };
     let failed = |fault: Fault| {
         ended(Some(&fault));
         Some(reply::failed_node(context.task(), &bounded(fault)))
@@ -266,12 +299,12 @@ async fn carry_out(
     let id = context.task();
     // Dropped in any case, so that no caller waits in vain.
     let guard = OpenNodeTask { host, id };
-    let timer = host.agent.figures.begin(&host.agent.agent.name);
+    let timer = host.agent.figures.begin(&host.agent.agent.name, context.about().queued);
     let ended = match attempt(host, context, &input, first, slot).await {
         Ok(ended) => ended,
         Err(why) => return Box::pin(give_up(host, id, why)).await,
     };
-    timer.end(ended.result.as_ref().err());
+    timer.end(&ended);
     ended.log_failure(context);
     // Boxed, because a task may take long, and memory for its end is only needed then.
     let body = Box::pin(reply::node_result(&host.mesh, context, &ended, &host.halt)).await;

@@ -2,7 +2,7 @@
 //! acknowledged.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use sinew_mesh::async_nats::HeaderMap;
@@ -40,6 +40,16 @@ pub(crate) async fn serve(host: Arc<AgentHost>) {
         let delivery = tokio::select! {
             biased;
             () = host.draining.cancelled() => break,
+            () = host.intake_is(false) => {
+                while let Some(delivery) = queue.try_next() {
+                    give_back(&delivery).await;
+                }
+                queue.pause();
+                tokio::select! {
+                    () = host.draining.cancelled() => return,
+                    () = host.intake_is(true) => continue,
+                }
+            }
             delivery = queue.next() => delivery,
         };
         crash::point("work.taken");
@@ -76,6 +86,7 @@ async fn deliver(host: Arc<AgentHost>, delivery: Delivery) {
         return Box::pin(refuse(&host, &delivery, None, &about, &fault)).await;
     };
     request.about.delivery = delivery.delivered();
+    request.about.queued = queue_time(&delivery);
     if delivery.delivered() > 1 {
         Box::pin(host.drop_passed_deadline(&mut request.about)).await;
     }
@@ -126,6 +137,7 @@ async fn deliver_node(
         return Box::pin(refuse(&host, &delivery, None, &about, &fault)).await;
     };
     work.about.delivery = delivery.delivered();
+    work.about.queued = queue_time(&delivery);
     if delivery.delivered() > 1 {
         Box::pin(host.drop_passed_deadline(&mut work.about)).await;
     }
@@ -149,6 +161,14 @@ async fn deliver_node(
         Err(_) => Box::pin(give_back(&delivery)).await,
     }
     drop(keep);
+}
+
+/// Returns how long a task was in the queue before its first delivery, by the clocks of the server and
+/// this process; zero for a later delivery.
+fn queue_time(delivery: &Delivery) -> Duration {
+    let stored = UNIX_EPOCH + Duration::from_millis(delivery.time());
+    let waited = SystemTime::now().duration_since(stored).unwrap_or_default();
+    if delivery.delivered() > 1 { Duration::ZERO } else { waited }
 }
 
 fn parse(host: &AgentHost, delivery: &Delivery) -> Result<Request, Fault> {

@@ -169,6 +169,15 @@ async fn hear(host: Arc<AgentHost>, mut controls: sinew_mesh::live::ControlSubsc
     while let Some(said) = controls.next().await {
         let task = &said.task;
         match said.control {
+            Control::Intake { process, open } => {
+                if process.is_none_or(|process| host.process.get() == Some(&process)) {
+                    let was_open = host.intake.send_replace(open);
+                    if was_open != open {
+                        let text = if open { "takes tasks again" } else { "takes no new tasks" };
+                        tracing::info!(%agent, "an operator changed the intake: the process {text}");
+                    }
+                }
+            }
             Control::Cancel { execution } => {
                 host.cancelled.insert(&execution, &said.task, Instant::now());
                 if host.nodes.cancel(&execution, &said.task) {

@@ -1,7 +1,7 @@
 //! Properties of a task, from its request.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use sinew_mesh::steps::StepLogId;
@@ -40,6 +40,8 @@ pub(crate) struct TaskProperties {
     pub(crate) depth: u32,
     /// Number of queue deliveries of the task, including this one; 0 if it arrived otherwise.
     pub(crate) delivery: u64,
+    /// How long the task was in the queue; zero if it arrived otherwise.
+    pub(crate) queued: Duration,
     /// The execution's task that this is, or is part of: proof for calls.
     pub(crate) calling: Option<CallingTask>,
     /// Result token of a task from a node request: proof for calls.
@@ -121,6 +123,7 @@ impl TaskProperties {
             trace_parent: None,
             depth: 0,
             delivery: 0,
+            queued: Duration::ZERO,
             calling: None,
             result_token: None,
             surroundings: None,

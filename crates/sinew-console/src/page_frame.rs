@@ -175,7 +175,8 @@ impl ConsolePage {
         };
         let changes = list.map(|_| ApiPath::of(&["changes"]).address());
         // A filtered agent list is the cheapest API request that reads from the mesh.
-        let probe = events.map(|_| ApiPath::of(&["agents"]).with("text", PROBED_AGENT).address());
+        let probe = events
+            .map(|_| ApiPath::of(&["agents"]).with("workflows", "true").with("text", PROBED_AGENT).address());
         let poll = (events.is_some() || list.is_some()).then_some(POLL_SECONDS);
         html! {
             (DOCTYPE)

@@ -85,6 +85,8 @@ fn console_routes() -> Vec<ConsoleRoute> {
         page("/console/agents", pages::agents::show),
         page("/console/agents/{name}", pages::agent::show),
         form("/console/agents/{name}/retire", pages::agent::retire),
+        form("/console/agents/{name}/drain", pages::agent::drain),
+        form("/console/agents/{name}/undrain", pages::agent::undrain),
         page("/console/artifacts", pages::mesh_artifacts::show),
         page("/console/traffic", pages::traffic::show),
         page("/console/import", pages::import::show),

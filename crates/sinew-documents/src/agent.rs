@@ -18,6 +18,8 @@ pub use sinew_protocol::card::{AgentKind, TEXT_INPUT};
 pub enum AgentState {
     /// The agent accepts tasks.
     Online,
+    /// All processes of the agent finish their tasks and take no new ones.
+    Draining,
     /// The agent missed heartbeats.
     Late,
     /// The agent's card has expired, and no tasks are routed to it.
@@ -29,6 +31,7 @@ impl AgentState {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Online => "online",
+            Self::Draining => "draining",
             Self::Late => "late",
             Self::Offline => "offline",
         }
@@ -50,13 +53,71 @@ pub struct AgentRow {
     pub description: String,
     /// Ids of the agent's skills.
     pub skills: Vec<String>,
-    /// `online`, `late` (missed heartbeats) or `offline`.
+    /// `online`, `draining` (takes no new tasks), `late` (missed heartbeats) or `offline`.
     pub state: AgentState,
     /// Milliseconds since the last heartbeat.
     pub heartbeat_age_ms: u64,
     /// Number of tasks in the agent's queue. `null` if the agent has no queue, or if the caller may
     /// not see queues.
     pub queued: Option<u64>,
+    /// Work of the agent's processes. Absent if none reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<AgentLoad>,
+}
+
+/// Work of all processes of an agent, since each of them started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentLoad {
+    /// Number of processes (replicas).
+    pub replicas: usize,
+    /// Number of processes that take no new tasks.
+    pub draining: usize,
+    /// Number of tasks in progress.
+    pub working: u64,
+    /// Number of tasks that ended.
+    pub tasks: u64,
+    /// Number of tasks that failed.
+    pub errors: u64,
+    /// Work time of the latest tasks. Absent if none is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_ms: Option<Percentiles>,
+    /// Queue time of the latest tasks: in the queue, and waiting for a slot. Absent if none is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_ms: Option<Percentiles>,
+}
+
+/// Percentiles of the times of the latest 512 tasks of a process, in milliseconds; of several processes,
+/// those of the slowest one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Percentiles {
+    /// Median.
+    pub p50: u64,
+    /// 95th percentile.
+    pub p95: u64,
+}
+
+impl AgentLoad {
+    /// Adds up the work of processes; `None` without processes.
+    pub fn of(processes: &[AgentProcess]) -> Option<Self> {
+        let slowest = |of: fn(&AgentProcess) -> Option<Percentiles>| {
+            processes
+                .iter()
+                .filter_map(of)
+                .reduce(|a, b| Percentiles { p50: a.p50.max(b.p50), p95: a.p95.max(b.p95) })
+        };
+        let ended = |of: fn(&WorkFigures) -> u64| {
+            processes.iter().map(|one| of(one.tasks.as_ref().unwrap_or(&one.calls))).sum()
+        };
+        (!processes.is_empty()).then(|| Self {
+            replicas: processes.len(),
+            draining: processes.iter().filter(|one| one.draining).count(),
+            working: processes.iter().map(|one| one.working).sum(),
+            tasks: ended(|figures| figures.count),
+            errors: ended(|figures| figures.errors),
+            work_ms: slowest(|one| one.work_ms),
+            queue_ms: slowest(|one| one.queue_ms),
+        })
+    }
 }
 
 /// Description of an agent.
@@ -81,13 +142,16 @@ pub struct AgentDetails {
     pub output_schema: Option<Value>,
     /// Delivery of tasks: `queue` or `direct`.
     pub delivery: String,
-    /// `online`, `late` (missed heartbeats) or `offline`.
+    /// `online`, `draining` (takes no new tasks), `late` (missed heartbeats) or `offline`.
     pub state: AgentState,
     /// Milliseconds since the last heartbeat.
     pub heartbeat_age_ms: u64,
     /// Number of tasks in the agent's queue. `null` if the agent has no queue, or if the caller may
     /// not see queues.
     pub queued: Option<u64>,
+    /// Work of the agent's processes. Absent if none reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<AgentLoad>,
     /// Executions that failed because of the agent: at most 10, from the latest 50 failed
     /// executions that the caller may see. Absent unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,6 +172,18 @@ pub struct AgentProcess {
     /// Tasks from the queue. Absent if the process does not report them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<WorkFigures>,
+    /// Whether the process takes no new tasks.
+    #[serde(default)]
+    pub draining: bool,
+    /// Number of tasks in progress.
+    #[serde(default)]
+    pub working: u64,
+    /// Work time of the latest tasks. Absent if none is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_ms: Option<Percentiles>,
+    /// Queue time of the latest tasks. Absent if none is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_ms: Option<Percentiles>,
 }
 
 /// Calls or tasks since the start of the process.

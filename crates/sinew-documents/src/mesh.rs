@@ -19,14 +19,14 @@ pub struct MeshStatus {
     pub shards: u32,
     /// Number of shards that a live executor owns.
     pub owned: u32,
-    /// Executors, including unreachable ones, which are removed a day after their last heartbeat.
+    /// Executors, unreachable ones first; those are removed a day after their last heartbeat.
     pub executors: Vec<ExecutorStatus>,
     /// Number of open executions by status.
     pub executions: BTreeMap<String, usize>,
     /// Streams of the mesh.
     pub streams: Vec<StreamStatus>,
-    /// Agents, sorted by name: online agents, agents that stopped without being retired, and agents
-    /// with a queue.
+    /// Agents: online ones, those that stopped without being retired, and those with a queue. Offline
+    /// ones come first, then those with the longest queue.
     pub agents: Vec<AgentStatus>,
     /// Number of rejected agent cards.
     pub refused_cards: usize,

@@ -28,7 +28,7 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 73] = [
+const ROUTES: [(&str, &str, Needs); 75] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
@@ -81,6 +81,8 @@ const ROUTES: [(&str, &str, Needs); 73] = [
     ("GET", "/api/v1/agents", Operator),
     ("GET", "/api/v1/agents/{name}", Operator),
     ("DELETE", "/api/v1/agents/{name}", Admin),
+    ("POST", "/api/v1/agents/{name}/drain", Admin),
+    ("POST", "/api/v1/agents/{name}/undrain", Admin),
     ("POST", "/api/v1/conversions", Operator),
     ("GET", "/api/v1/node-types", Operator),
     ("GET", "/api/v1/map", Operator),

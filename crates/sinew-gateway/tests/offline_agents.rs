@@ -3,7 +3,7 @@
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use sinew_documents::agent::AgentState;
-use sinew_operations::agent_list::{describe_agent, list_agents, retire_agent};
+use sinew_operations::agent_list::{describe_agent, list_agents, list_callable, retire_agent};
 use sinew_protocol::card::Announcement;
 use sinew_protocol::{Subject, Token};
 
@@ -31,10 +31,10 @@ async fn a_dead_agent_is_listed_until_it_is_retired() {
     cards.current().await.unwrap();
     let rows = list_agents(mesh, &cards).await.unwrap();
     let shown: Vec<_> = rows.iter().map(|row| (row.name.as_str(), row.state)).collect();
-    assert_eq!(
-        shown,
-        [("dead", AgentState::Offline), ("one", AgentState::Online), ("single", AgentState::Online)]
-    );
+    // Workflows are called like agents, and are not among them.
+    assert_eq!(shown, [("dead", AgentState::Offline), ("one", AgentState::Online)]);
+    let callable = list_callable(mesh, &cards).await.unwrap();
+    assert_eq!(callable.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["dead", "one", "single"]);
     assert_eq!(describe_agent(mesh, &cards, "dead").await.unwrap().state, AgentState::Offline);
     assert_eq!(describe_agent(mesh, &cards, "nobody").await.unwrap_err().code, "SINEW-5091");
     for (name, code) in [("one", "SINEW-5093"), ("single", "SINEW-5093"), ("nobody", "SINEW-5091")] {
@@ -42,7 +42,7 @@ async fn a_dead_agent_is_listed_until_it_is_retired() {
     }
     assert_eq!(retire_agent(mesh, &cards, "dead").await.unwrap().name, "dead");
     assert_eq!(retire_agent(mesh, &cards, "dead").await.unwrap_err().code, "SINEW-5091");
-    assert_eq!(list_agents(mesh, &cards).await.unwrap().len(), 2);
+    assert_eq!(list_agents(mesh, &cards).await.unwrap().len(), 1);
     world.end().await;
 }
 
@@ -65,14 +65,9 @@ async fn gateways_list_and_retire_dead_agents() {
     let states: Vec<_> =
         list.as_array().unwrap().iter().map(|row| (row["name"].clone(), row["state"].clone())).collect();
     assert_eq!(status, StatusCode::OK);
-    assert_eq!(
-        states,
-        [
-            (json!("dead"), json!("offline")),
-            (json!("one"), json!("online")),
-            (json!("single"), json!("online"))
-        ]
-    );
+    assert_eq!(states, [(json!("dead"), json!("offline")), (json!("one"), json!("online"))]);
+    let (_, list) = answer(Method::GET, "/api/v1/agents?workflows=true").await;
+    assert_eq!(json_of(&list).as_array().unwrap().len(), 3, "{list}");
     let (_, details) = answer(Method::GET, "/api/v1/agents/dead").await;
     assert_eq!(json_of(&details)["state"], "offline", "{details}");
     let (_, pulse) = answer(Method::GET, "/api/v1/pulse").await;
@@ -141,5 +136,60 @@ async fn deploy_reports_what_nobody_serves() {
         "{deployed}"
     );
     assert!(missing.iter().all(|text| !text.contains("'one'") && !text.contains("'single'")), "{deployed}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_drained_agent_takes_no_new_tasks() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    world.serve_echo().await;
+    let post = async |path: &str, body: Value| {
+        let answer = world.request(Method::POST, &format!("/api/v1{path}")).json(&body).send().await.unwrap();
+        (answer.status(), answer.json::<Value>().await.unwrap())
+    };
+    let get = async |path: &str| {
+        let answer = world.request(Method::GET, &format!("/api/v1{path}")).send().await.unwrap();
+        answer.json::<Value>().await.unwrap()
+    };
+    let reaches = async |path: &str, pointer: &str, wanted: Value| {
+        let reached = async {
+            loop {
+                let found = get(path).await;
+                if found.pointer(pointer) == Some(&wanted) {
+                    break;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, reached)
+            .await
+            .unwrap_or_else(|_| panic!("{path}: {pointer} is not {wanted}"));
+    };
+    let (status, drained) = post("/agents/one/drain", json!({})).await;
+    assert_eq!((status, &drained["status"]), (StatusCode::OK, &json!("draining")), "{drained}");
+    assert_eq!(drained["processes"].as_array().unwrap().len(), 1, "{drained}");
+    let rows = get("/agents").await;
+    assert_eq!((&rows[0]["state"], &rows[0]["work"]["draining"]), (&json!("draining"), &json!(1)), "{rows}");
+    // Work waits in the queue, and is done once the agent takes tasks again.
+    let (status, started) =
+        post("/executions", json!({"workflow": "single", "input": {"value": 1}, "id": "kept"})).await;
+    assert!(status.is_success(), "{started}");
+    reaches("/agents", "/0/queued", json!(1)).await;
+    assert_eq!(get("/executions/kept").await["status"], "running");
+    let process = drained["processes"][0].as_str().unwrap();
+    let (status, resumed) = post("/agents/one/undrain", json!({"process": &process[..6]})).await;
+    assert_eq!((status, &resumed["status"]), (StatusCode::OK, &json!("resumed")), "{resumed}");
+    reaches("/executions/kept", "/status", json!("succeeded")).await;
+    reaches("/agents", "/0/work/tasks", json!(1)).await;
+    let rows = get("/agents").await;
+    assert_eq!(rows[0]["state"], "online", "{rows}");
+    assert!(
+        rows[0]["work"]["work_ms"]["p95"].is_u64() && rows[0]["work"]["queue_ms"]["p95"].is_u64(),
+        "{rows}"
+    );
+
+    let (status, refused) = post("/agents/one/drain", json!({"process": "nothing"})).await;
+    assert_eq!((status, &refused["code"]), (StatusCode::NOT_FOUND, &json!("SINEW-5091")), "{refused}");
+    let (status, refused) = post("/agents/single/drain", json!({})).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
     world.end().await;
 }

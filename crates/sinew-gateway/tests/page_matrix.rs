@@ -25,7 +25,7 @@ enum PageNeeds {
 
 use PageNeeds::{Deployer, Nothing, Reader, Steerer};
 
-const PAGES: [(&str, &str, PageNeeds); 58] = [
+const PAGES: [(&str, &str, PageNeeds); 60] = [
     ("GET", "/", Reader),
     ("GET", "/console", Reader),
     ("GET", "/console/", Reader),
@@ -66,6 +66,8 @@ const PAGES: [(&str, &str, PageNeeds); 58] = [
     ("GET", "/console/agents", Reader),
     ("GET", "/console/agents/{name}", Reader),
     ("POST", "/console/agents/{name}/retire", Deployer),
+    ("POST", "/console/agents/{name}/drain", Deployer),
+    ("POST", "/console/agents/{name}/undrain", Deployer),
     ("GET", "/console/artifacts", Reader),
     ("GET", "/console/traffic", Reader),
     ("GET", "/console/import", Reader),

@@ -1,6 +1,6 @@
 //! Statistics that an agent's processes report: `$SRV.STATS`, which `nats micro stats` also reads.
 
-use sinew_documents::agent::{AgentProcess, WorkFigures};
+use sinew_documents::agent::{AgentProcess, Percentiles, WorkFigures};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -37,12 +37,19 @@ fn work_figures(figures: &Value) -> Option<WorkFigures> {
 /// Parses a response, or returns `None` if it is not from a service.
 fn agent_process(answer: &Value) -> Option<AgentProcess> {
     let endpoint = answer.get("endpoints")?.as_array()?.first()?;
+    let data = endpoint.get("data").unwrap_or(&Value::Null);
+    let times =
+        |name: &str| serde_json::from_value::<Option<Percentiles>>(data.get(name)?.clone()).ok().flatten();
     Some(AgentProcess {
         id: text_of(answer, "id"),
         version: text_of(answer, "version"),
         started: text_of(answer, "started"),
         calls: work_figures(endpoint)?,
-        tasks: endpoint.get("data").and_then(tasks_of),
+        tasks: tasks_of(data),
+        draining: data.get("draining").and_then(Value::as_bool).unwrap_or_default(),
+        working: data.get("working").and_then(Value::as_u64).unwrap_or_default(),
+        work_ms: times("work_ms"),
+        queue_ms: times("queue_ms"),
     })
 }
 

@@ -1,11 +1,14 @@
 //! Status of a mesh: executors, shards, streams, agents and their queues, open executions. For
 //! `top` and `doctor`.
 
+use std::cmp::Reverse;
+
 use sinew_documents::mesh::{AgentStatus, ExecutorStatus, MeshStatus, StreamStatus, WaitingExecution};
 use sinew_inspection::view_context::MeshPresence;
 use sinew_mesh::Mesh;
 use sinew_mesh::fleet::Snapshot;
 use sinew_mesh::task::QueueLength;
+use sinew_protocol::card::{self, AgentKind};
 use sinew_protocol::query::AN_OPERATOR;
 use sinew_protocol::stream::STREAMS;
 use sinew_runtime::local;
@@ -40,11 +43,13 @@ pub async fn read_status(
     add_executions(remote, cards, &mut status).await?;
     add_streams(mesh, layout.keeps_events, &mut status).await?;
     add_cards(cards, &mut status);
-    for one in offline_cards(mesh, cards).await? {
+    let offline = offline_cards(mesh, cards).await?;
+    for one in offline.iter().filter(|one| card::kind(&one.card) == AgentKind::Agent) {
         let agent = agent_of(&mut status, &one.card.name);
         agent.heard_ms = Some(one.age.as_millis() as u64);
     }
-    status.agents.sort_by(|a, b| a.name.cmp(&b.name));
+    let need = |agent: &AgentStatus| (agent.online, Reverse(agent.queued), agent.name.clone());
+    status.agents.sort_by_key(need);
     Ok(status)
 }
 
@@ -62,14 +67,16 @@ fn executors(seen: Snapshot, now: u64) -> Vec<ExecutorStatus> {
     let Snapshot { members, owners } = seen;
     // Shards in its last heartbeat may have another owner by now.
     let still_owned = |id: &str| owners.values().filter(|(owner, _)| owner.as_deref() == Some(id)).count();
-    members
+    let mut found: Vec<ExecutorStatus> = members
         .into_iter()
         .map(|(id, member)| {
             let silent_ms = member.silence_ms(now);
             let shards = if silent_ms.is_some() { still_owned(&id) } else { member.beat.shards.len() };
             ExecutorStatus { id, version: member.beat.version, place: member.beat.place, shards, silent_ms }
         })
-        .collect()
+        .collect();
+    found.sort_by_key(|executor| executor.silent_ms.is_none());
+    found
 }
 
 /// Adds the open executions: their number by status, and those that wait.
@@ -80,6 +87,8 @@ async fn add_executions(
 ) -> Result<(), Failure> {
     let presence = MeshPresence { agents: Some(MeshOperator::heartbeats(cards)), has_owner: None };
     let mut summaries = remote.client.open().await?;
+    // An owner still reports executions that have just ended.
+    summaries.retain(|summary| !summary.status.is_terminal());
     summaries.sort_by_key(|summary| summary.started);
     for summary in summaries {
         if let Some(waiting) = waiting_for(&summary, &presence)
@@ -150,9 +159,12 @@ pub async fn read_streams(mesh: &Mesh) -> Result<Vec<StreamSample>, Failure> {
     Ok(found)
 }
 
-/// Adds the announced agents.
+/// Adds the announced agents, and removes the queues of workflows, which executors empty.
 fn add_cards(cards: &sinew_mesh::card::Cards, status: &mut MeshStatus) {
-    for announced in cards.list() {
+    let (workflows, agents): (Vec<_>, Vec<_>) =
+        cards.list().into_iter().partition(|one| card::kind(&one.card) == AgentKind::Workflow);
+    status.agents.retain(|agent| workflows.iter().all(|one| one.card.name != agent.name));
+    for announced in agents {
         let name = &announced.card.name;
         let heard_ms = cards.age(name).map(|age| age.as_millis() as u64);
         let agent = agent_of(status, name);

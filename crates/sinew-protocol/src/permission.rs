@@ -9,6 +9,7 @@ mod render;
 #[cfg(test)]
 mod tests;
 
+use crate::subject::INTAKE_CONTROL;
 use std::collections::BTreeSet;
 
 pub use compare::{GrantedRights, RightsComparison, compare};
@@ -405,6 +406,8 @@ impl Table<'_> {
         self.api(&format!("CONSUMER.LIST.{}", self.stream("TASKS")));
         // Retiring an offline agent removes its card from the mirror, which does not route calls.
         self.api(&format!("STREAM.PURGE.{}", self.stream(AGENTS)));
+        // Stops and resumes the intake of agents.
+        self.say(&format!("control.*.{INTAKE_CONTROL}"));
         self.fleet_members();
         self.got.publish.insert("$SRV.STATS.*".to_owned());
     }
@@ -452,6 +455,7 @@ impl Table<'_> {
         }
         // Retracts the card of an agent that was decommissioned.
         self.say("card.*");
+        self.say(&format!("control.*.{INTAKE_CONTROL}"));
         // Republishes quarantined messages to their original subjects.
         for subject in ["command.*.*.*.*", "result.*.*.*.*.*", "task.*.*.*"] {
             self.say(subject);

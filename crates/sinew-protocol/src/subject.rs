@@ -15,6 +15,10 @@ pub const DEFAULT_NAMESPACE: &str = "sinew";
 /// Default number of shards of a mesh.
 pub const DEFAULT_SHARDS: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
+/// Last token of control messages that stop or resume the intake of an agent's processes, in place of
+/// a task.
+pub const INTAKE_CONTROL: &str = "intake";
+
 /// Kinds of subjects in metrics; all others are `other`, to bound the number of label values.
 pub const COUNTED_SUBJECT_KINDS: [&str; 21] = [
     "access",

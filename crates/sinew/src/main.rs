@@ -19,6 +19,7 @@ mod paint;
 mod short_help;
 mod signals;
 mod status_values;
+mod terminal_keys;
 mod terminal_people;
 mod variable_args;
 

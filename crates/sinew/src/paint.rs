@@ -14,7 +14,8 @@ pub(crate) fn terminal_width() -> usize {
     terminal_size().0
 }
 
-fn terminal_size() -> (usize, usize) {
+/// Returns the columns and rows of the terminal on stderr.
+pub(crate) fn terminal_size() -> (usize, usize) {
     terminal_size::terminal_size_of(std::io::stderr())
         .map_or(USUAL_SIZE, |(width, height)| (usize::from(width.0), usize::from(height.0)))
 }

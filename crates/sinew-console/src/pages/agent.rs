@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use axum::Form;
 use axum::extract::Path;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use maud::{Markup, html};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use sinew_documents::agent::{AgentDetails, AgentKind, AgentProcess, AgentState, WorkFigures};
 use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::mesh::MeshStatus;
 use sinew_documents::words;
 
+use super::agents::times;
 use super::node_inspector::is_nothing;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
@@ -53,6 +56,7 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
                 @if may_steer(request) { (retire_form(request, &agent.name)) }
             } @else {
                 div.actions { (action_link(&PageAddress::chat(&agent.name), "Chat", &CommandText::new("sinew chat").word(&agent.name))) }
+                @if may_steer(request) && agent.kind == AgentKind::Agent { (intake_form(request, &agent.name, None, agent.state == AgentState::Draining)) }
             }
         }
         @if !agent.description.is_empty() { p { (shown_text::line(&agent.description, 1_000)) } }
@@ -69,9 +73,14 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
                     div { dt { "Running" } dd { (load.working) } }
                     div { dt { "Redelivered" } dd { (load.redelivered) } }
                 }
+                @if let Some(work) = &agent.work {
+                    div { dt { "Work p50 / p95" } dd { (times(work.work_ms)) } }
+                    div { dt { "Queue p50 / p95" } dd { (times(work.queue_ms)) } }
+                    div { dt { "Errors" } dd { (work.errors) " of " (work.tasks) } }
+                }
             }
         }))
-        (live_part("processes", &process_table(request, &processes)))
+        (live_part("processes", &process_table(request, &agent, &processes)))
         (live_part("errors", &last_errors(request, agent.last_errors.as_deref().unwrap_or_default())))
         section {
             h2 { "Skills" }
@@ -107,6 +116,54 @@ pub(crate) async fn retire(Path(name): Path<String>, request: PageRequest) -> Re
     }
 }
 
+/// Which processes a form drains, or lets take tasks again.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct IntakeForm {
+    #[serde(default)]
+    process: String,
+}
+
+/// Lets an agent take no new tasks.
+pub(crate) async fn drain(
+    Path(name): Path<String>,
+    request: PageRequest,
+    Form(form): Form<IntakeForm>,
+) -> Response {
+    change_intake(&name, &request, "drain", &form).await
+}
+
+/// Lets an agent take tasks again.
+pub(crate) async fn undrain(
+    Path(name): Path<String>,
+    request: PageRequest,
+    Form(form): Form<IntakeForm>,
+) -> Response {
+    change_intake(&name, &request, "undrain", &form).await
+}
+
+async fn change_intake(name: &str, request: &PageRequest, verb: &str, form: &IntakeForm) -> Response {
+    let process = Some(form.process.as_str()).filter(|process| !process.is_empty());
+    let body = json!({ "process": process });
+    match request.api.post::<Value>(&ApiPath::of(&["agents", name, verb]), &body).await {
+        Ok(_) => Redirect::to(&PageAddress::agent(name).to_string()).into_response(),
+        Err(error) => page_or_problem(request, Err(error)),
+    }
+}
+
+/// The button that drains all processes of an agent, or one, or lets them take tasks again.
+fn intake_form(request: &PageRequest, name: &str, process: Option<&str>, is_draining: bool) -> Markup {
+    let (verb, title) = if is_draining { ("undrain", "Take tasks again") } else { ("drain", "Drain") };
+    let command = CommandText::new(&format!("sinew agent {verb}")).word(name);
+    let command = command.flag("--process", process.unwrap_or_default());
+    html! {
+        form method="post" action=(PageAddress::of(&["agents", name, verb])) {
+            (token_field(request))
+            @if let Some(process) = process { input type="hidden" name="process" value=(process); }
+            button type="submit" data-command=(shown_text::name(&command.to_string())) { (title) }
+        }
+    }
+}
+
 fn retire_form(request: &PageRequest, name: &str) -> Markup {
     let command = CommandText::new("sinew agent retire").word(name);
     html! {
@@ -119,7 +176,12 @@ fn retire_form(request: &PageRequest, name: &str) -> Markup {
 }
 
 /// Processes of the agent with the statistics that they report.
-fn process_table(request: &PageRequest, processes: &Result<Vec<AgentProcess>, ConsoleError>) -> Markup {
+fn process_table(
+    request: &PageRequest,
+    agent: &AgentDetails,
+    processes: &Result<Vec<AgentProcess>, ConsoleError>,
+) -> Markup {
+    let is_drained = may_steer(request) && agent.kind == AgentKind::Agent;
     let figures = |figures: &WorkFigures| {
         html! {
             td.number { (figures.count) } td.number { (figures.errors) } td.number { (format!("{:.1} ms", figures.average_ms)) }
@@ -138,6 +200,7 @@ fn process_table(request: &PageRequest, processes: &Result<Vec<AgentProcess>, Co
                             tr {
                                 th scope="col" { "Process" } th scope="col" { "Version" } th scope="col" { "Started" } th scope="col" { "Work" }
                                 th.number scope="col" { "Done" } th.number scope="col" { "Errors" } th.number scope="col" { "Mean time" } th scope="col" { "Last error" }
+                                th scope="col" { "Intake" }
                             }
                         }
                         tbody {
@@ -147,6 +210,12 @@ fn process_table(request: &PageRequest, processes: &Result<Vec<AgentProcess>, Co
                                         tr {
                                             td { code { (shown_text::line(&process.id, 24)) } } td { (shown_text::line(&process.version, 20)) }
                                             td { (reported_time_mark(&process.started, request.now)) } td { (of) } (figures(work))
+                                            td {
+                                                @if of == "calls" {
+                                                    @if process.draining { "draining, " (process.working) " running" } @else { "open" }
+                                                    @if is_drained { " " (intake_form(request, &agent.name, Some(&process.id), process.draining)) }
+                                                }
+                                            }
                                         }
                                     }
                                 }

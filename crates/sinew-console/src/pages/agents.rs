@@ -1,11 +1,9 @@
-//! Online agents, offline agents that were not retired, and workflows, which are also agents.
+//! Agents: state, queue, work and errors of each; those that need attention come first.
 
 use axum::response::Response;
 use maud::{Markup, html};
-use sinew_documents::agent::{AgentRow, AgentState};
-use sinew_documents::figures::{GroupLatency, TrafficReport};
+use sinew_documents::agent::{AgentRow, AgentState, Percentiles};
 
-use super::sparkline::sparkline;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
@@ -28,27 +26,15 @@ async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
     let TextFilter { text } = request.query()?;
     let path = ApiPath::of(&["agents"]).with_some("text", text.as_deref());
     let map_path = ApiPath::of(&["map"]);
-    let figures_path = ApiPath::of(&["traffic", "figures"]);
-    let (rows, map, figures) = futures_util::future::join3(
-        request.api.get::<Vec<AgentRow>>(&path),
-        request.api.get_text(&map_path),
-        request.api.get::<TrafficReport>(&figures_path),
-    )
-    .await;
-    let mut rows = rows?;
-    // Agents that need attention come first.
-    rows.sort_by_key(|row| match row.state {
-        AgentState::Offline => 0,
-        AgentState::Late => 1,
-        AgentState::Online => 2,
-    });
-    // Without its figures the list is still useful.
-    let latencies = figures.map(|report| report.latencies).unwrap_or_default();
+    let (rows, map) =
+        futures_util::future::join(request.api.get::<Vec<AgentRow>>(&path), request.api.get_text(&map_path))
+            .await;
+    let rows = rows?;
     let body = html! {
         div.head { h1 { "Agents" } (command_line(&CommandText::new("sinew agent list"))) }
         (text_filter(text.as_deref()))
-        p.quiet { "p95 covers nodes that ended in the last ten minutes. It is collected only while this page or Traffic is open." }
-        (live_part("agents", &agent_table(&rows, &latencies)))
+        p.quiet { "Times and errors are those that the running processes report: work and queue time of the latest 512 tasks of each, the slowest process counts. " a href=(PageAddress::of(&["reports", "nodes"])) { "Slow nodes" } " covers the history." }
+        (live_part("agents", &agent_table(&rows)))
         section {
             h2 { "Calls between agents" }
             p.quiet { "Solid lines are calls of the latest executions, with their count. Thin dashed lines are declared by a workflow but were not used recently. Dotted lines are calls that no workflow declares, such as calls between agents." }
@@ -64,38 +50,53 @@ async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
     Ok(ConsolePage::new(ConsoleSection::Agents, "Agents", body).live(LiveSource::List(AGENTS_CHANGE)))
 }
 
-fn agent_table(rows: &[AgentRow], latencies: &[GroupLatency]) -> Markup {
-    let latency_of = |name: &str| latencies.iter().find(|one| one.group == name);
+fn agent_table(rows: &[AgentRow]) -> Markup {
     html! {
         @if rows.is_empty() { p.empty { "No agent is online. Start one with " code { "sinew serve agent FILE" } "." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Agents" {
                 table.rows {
-                    thead { tr { th scope="col" { "Agent" } th scope="col" { "State" } th scope="col" { "Kind" } th.wide scope="col" { "Purpose" } th scope="col" { "Skills" } th scope="col" { "Version" } th.number scope="col" { "p95" } th.number scope="col" { "Queued" } th.number scope="col" { "Heartbeat" } } }
-                    tbody {
-                        @for row in rows {
-                            tr data-row {
-                                td { a href=(PageAddress::agent(&row.name)) { (shown_text::line(&row.name, 80)) } }
-                                td { @if row.state == AgentState::Online { "online" } @else { b { (row.state.as_str()) } } }
-                                td { (row.kind.word()) }
-                                td.wide { (shown_text::line(&row.description, 200)) }
-                                td { (shown_text::line(&row.skills.join(", "), 80)) }
-                                td { (shown_text::line(&row.version, 30)) }
-                                td.number {
-                                    @match latency_of(&row.name) {
-                                        Some(latency) => {
-                                            @let p95 = duration(Some(latency.p95_ms));
-                                            (p95) " " (sparkline(&latency.p95_by_span_ms, &format!("p95 of {} nodes: {p95}", latency.count)))
-                                        }
-                                        None => "–",
-                                    }
-                                }
-                                td.number { @match row.queued { Some(queued) => (queued), None => "–" } }
-                                td.number { (duration(Some(row.heartbeat_age_ms))) " ago" }
-                            }
+                    thead {
+                        tr {
+                            th scope="col" { "Agent" } th scope="col" { "State" } th.number scope="col" { "Replicas" }
+                            th.number scope="col" { "Queued" } th.number scope="col" { "Running" }
+                            th.number scope="col" { "Work p50 / p95" } th.number scope="col" { "Queue p50 / p95" }
+                            th.number scope="col" { "Errors" } th.number scope="col" { "Last seen" }
+                            th.wide scope="col" { "Purpose" } th scope="col" { "Version" }
                         }
                     }
+                    tbody { @for row in rows { (agent_line(row)) } }
                 }
             }
+        }
+    }
+}
+
+fn agent_line(row: &AgentRow) -> Markup {
+    let work = row.work.as_ref();
+    let number = |number: Option<u64>| html! { @match number { Some(number) => (number), None => "–" } };
+    html! {
+        tr data-row {
+            td { a href=(PageAddress::agent(&row.name)) { (shown_text::line(&row.name, 80)) } }
+            td { @if row.state == AgentState::Online { "online" } @else { b { (row.state.as_str()) } } }
+            td.number { @match work { Some(work) => { (work.replicas) @if work.draining > 0 { " (" (work.draining) " draining)" } }, None => "–" } }
+            td.number { (number(row.queued)) }
+            td.number { (number(work.map(|work| work.working))) }
+            td.number { (times(work.and_then(|work| work.work_ms))) }
+            td.number { (times(work.and_then(|work| work.queue_ms))) }
+            td.number { @match work { Some(work) => { (work.errors) " of " (work.tasks) }, None => "–" } }
+            td.number { (duration(Some(row.heartbeat_age_ms))) " ago" }
+            td.wide { (shown_text::line(&row.description, 200)) }
+            td { (shown_text::line(&row.version, 30)) }
+        }
+    }
+}
+
+/// The median and the 95th percentile.
+pub(super) fn times(times: Option<Percentiles>) -> Markup {
+    html! {
+        @match times {
+            Some(times) => { (duration(Some(times.p50))) " / " (duration(Some(times.p95))) }
+            None => "–",
         }
     }
 }

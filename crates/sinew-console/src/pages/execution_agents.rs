@@ -29,7 +29,8 @@ pub(crate) async fn show(Path(id): Path<String>, request: PageRequest) -> Respon
 async fn agents_page(id: &str, request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
     let execution = read_execution(request, id).await?;
     let id = execution.execution.as_str();
-    let (work_path, online_path) = (ApiPath::of(&["executions", id, "agents"]), ApiPath::of(&["agents"]));
+    let (work_path, online_path) =
+        (ApiPath::of(&["executions", id, "agents"]), ApiPath::of(&["agents"]).with("workflows", "true"));
     let (work, online) = futures_util::future::try_join(
         request.api.get::<Vec<AgentWork>>(&work_path),
         request.api.get::<Vec<AgentRow>>(&online_path),

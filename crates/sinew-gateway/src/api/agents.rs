@@ -7,7 +7,9 @@ use sinew_documents::agent::{AgentDetails, AgentProcess, AgentRow};
 use sinew_documents::figures::MeshActivity;
 use sinew_documents::mesh::{DoctorCheck, MeshStatus};
 use sinew_inspection::list::RowFilter;
-use sinew_operations::agent_list::{describe_agent, list_agents, retire_agent};
+use sinew_operations::agent_list::{
+    AgentIntake, describe_agent, list_agents, list_callable, retire_agent, set_intake,
+};
 use sinew_operations::agent_service::ask_processes;
 use sinew_operations::deployed_workflows::ToolRow;
 use sinew_operations::doctor::{self, DoctorOptions};
@@ -17,7 +19,7 @@ use sinew_runtime::local;
 
 use super::api_call::{ApiCall, answer};
 use super::executions::offered_filter;
-use super::route::{ApiRoute, delete, get};
+use super::route::{ApiRoute, delete, get, post};
 use super::workflows::NamedQuery;
 use crate::http_error::HttpProblem;
 use sinew_operations::agent_list::RetiredAgent;
@@ -36,8 +38,8 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         )
         .query::<ActivityQuery>()
         .returns::<MeshActivity>(),
-        get("/agents", "ListAgents", "List online agents, and offline agents that are not retired", list)
-            .query::<super::workflows::NamedQuery>()
+        get("/agents", "ListAgents", "List agents with their work, offline ones and long queues first", list)
+            .query::<AgentsQuery>()
             .returns::<Vec<AgentRow>>(),
         get("/agents/{name}", "DescribeAgent", "Get state, skills and schemas of an agent", describe)
             .query::<AgentQuery>()
@@ -45,6 +47,24 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         delete("/agents/{name}", "RetireAgent", "Retire an offline agent; it is no longer listed", retire)
             .role(AccessRole::Admin)
             .returns::<RetiredAgent>(),
+        post(
+            "/agents/{name}/drain",
+            "DrainAgent",
+            "Let the processes of an agent finish their tasks and take no new ones",
+            drain,
+        )
+        .role(AccessRole::Admin)
+        .json::<IntakeBody>()
+        .returns::<AgentIntake>(),
+        post(
+            "/agents/{name}/undrain",
+            "UndrainAgent",
+            "Let the processes of an agent take tasks again",
+            undrain,
+        )
+        .role(AccessRole::Admin)
+        .json::<IntakeBody>()
+        .returns::<AgentIntake>(),
         get(
             "/agents/{name}/processes",
             "ListAgentProcesses",
@@ -59,14 +79,50 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
+/// Query of a list of agents.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AgentsQuery {
+    /// Only entries whose name or description contains this text, ignoring case.
+    text: Option<String>,
+    /// Include workflows, which are called like agents. The list is sorted by name and has no work.
+    #[serde(default)]
+    workflows: bool,
+}
+
 async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
-    let query: NamedQuery = call.query()?;
-    let mut rows = list_agents(call.operator.mesh(), &call.operator.online().await?).await?;
+    let AgentsQuery { text, workflows } = call.query()?;
+    let (mesh, cards) = (call.operator.mesh(), call.operator.online().await?);
+    let mut rows =
+        if workflows { list_callable(mesh, &cards).await? } else { list_agents(mesh, &cards).await? };
+    let query = NamedQuery { text };
     rows.retain(|row| {
         call.operations.offers(&row.name)
             && query.matches(&[&row.name, &row.description, &row.skills.join(" ")])
     });
     answer(&rows)
+}
+
+/// Which processes of an agent are drained.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct IntakeBody {
+    /// Id of one process, or the beginning of it. All processes by default.
+    process: Option<String>,
+}
+
+async fn drain(call: ApiCall) -> Result<Response, HttpProblem> {
+    change_intake(&call, false).await
+}
+
+async fn undrain(call: ApiCall) -> Result<Response, HttpProblem> {
+    change_intake(&call, true).await
+}
+
+async fn change_intake(call: &ApiCall, open: bool) -> Result<Response, HttpProblem> {
+    let body: IntakeBody = call.json()?;
+    let (mesh, cards) = (call.operator.mesh(), call.operator.online().await?);
+    answer(&set_intake(mesh, &cards, call.path("name"), body.process.as_deref(), open).await?)
 }
 
 /// Query of an agent.

@@ -118,7 +118,7 @@ async fn list_node_types(call: ApiCall) -> Result<Response, HttpProblem> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NamedQuery {
     /// Only entries whose name or description contains this text, ignoring case.
-    text: Option<String>,
+    pub(super) text: Option<String>,
 }
 
 impl NamedQuery {

@@ -105,6 +105,11 @@ async fn hear_questions(mesh: &Mesh, ends: &[String]) -> Result<Vec<MeshSubscrip
 }
 
 impl Listed {
+    /// Returns the id under which the process reports its statistics.
+    pub fn id(&self) -> &str {
+        &self.service.id
+    }
+
     /// Counts an answered call.
     pub fn answered(&self, took: Duration, error: Option<&str>) {
         let mut figures = self.service.figures.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,17 +3,24 @@
 //! Both are core messages. No durable state depends on them: the result of a task states how it ended, and an agent that
 //! missed a message finds a deadline in its task.
 
+use std::time::Duration;
+
 use async_nats::HeaderMap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use sinew_protocol::subject::INTAKE_CONTROL;
 use sinew_protocol::{ExecutionId, Subject, TaskId, Token};
 
 use crate::stream::listen::MeshSubscription;
+use crate::stream::pull::answer;
 use crate::stream::task::TaskExchange;
 use crate::{MeshError, trace};
 
 /// Maximum size of a message, in bytes.
 pub const LARGEST_STATUS: usize = 64 << 10;
+
+/// Timeout for a control message about the intake.
+const INTAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A control message to the replica that works on a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +30,15 @@ pub enum Control {
     Cancel {
         /// The execution of the task; the message is ignored if the task belongs to another one.
         execution: ExecutionId,
+    },
+    /// Take no new tasks, or take them again. For all processes of the agent, or for one; the message
+    /// names no task ([`INTAKE_CONTROL`]).
+    Intake {
+        /// Id of the process in its statistics (`$SRV.STATS`); `None` for all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        process: Option<String>,
+        /// Whether new tasks are taken.
+        open: bool,
     },
 }
 
@@ -100,6 +116,25 @@ impl TaskExchange<'_> {
             .map_err(|error| MeshError::Malformed { what: "a control message", reason: error.to_string() })?;
         let subject = Subject::Control { agent: Token::of(agent), task: task.clone() };
         self.say("send a control message", &subject, HeaderMap::new(), body.into()).await
+    }
+
+    /// Stops or resumes the intake of an agent's processes. For admins and gateways.
+    ///
+    /// # Errors
+    /// Fails if the permissions of this connection do not include it.
+    pub async fn control_intake(
+        self,
+        agent: &str,
+        process: Option<&str>,
+        open: bool,
+    ) -> Result<(), MeshError> {
+        const WHAT: &str = "control the intake of an agent";
+        let task = TaskId::parse(INTAKE_CONTROL)
+            .map_err(|error| MeshError::Malformed { what: "a control message", reason: error.to_string() })?;
+        let control = Control::Intake { process: process.map(str::to_owned), open };
+        let subject = self.mesh.subject(&Subject::Control { agent: Token::of(agent), task: task.clone() });
+        let sent = async { self.control(agent, &task, &control).await };
+        self.mesh.permitted(&subject, answer(self.mesh, WHAT, INTAKE_TIMEOUT, sent)).await??
     }
 
     /// Subscribes to the control messages to this agent. Every replica receives all of them and

@@ -363,6 +363,13 @@ impl AgentQueue {
         self.next().now_or_never()
     }
 
+    /// Stops requesting tasks until the next call of [`AgentQueue::next`]. Tasks that have arrived and were
+    /// not returned are redelivered, to this process or another one.
+    pub fn pause(&mut self) {
+        self.waiting.clear();
+        self.state = WorkState::Opening(opening(self.mesh.clone(), self.agent.clone()));
+    }
+
     /// Converts a message to a delivery; quarantines it and returns `None` if it is not a task.
     fn delivery(&self, item: Item) -> Option<Delivery> {
         let Item { seq, delivered, time, message, .. } = item;

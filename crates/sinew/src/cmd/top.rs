@@ -10,18 +10,21 @@ use sinew_operations::failure::Failure;
 use sinew_operations::mesh_status;
 use sinew_operations::quantity::parse_duration;
 use sinew_protocol::usage::ModelTotals;
+use tokio::time::Instant;
 
 use crate::connect::{Connection, block};
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::paint::Painter;
+use crate::paint::{Painter, terminal_size};
+use crate::terminal_keys::{TerminalKey, TerminalKeys};
 
 /// Arguments of `sinew top`.
 #[derive(Args, Debug)]
 #[command(
     long_about = "Show the activity of a mesh: executors and their shards, open executions, agents with \
-                  their queues, streams. On a terminal the view refreshes until Ctrl-C; elsewhere it is \
-                  printed once.",
+                  their queues, streams. What needs attention comes first: unreachable executors, offline agents, long \
+                  queues. On a terminal the view refreshes until `q`, and the arrow keys scroll; elsewhere it is printed \
+                  once.",
     after_help = "Examples:\n  sinew top\n  sinew top --interval 5s\n  sinew top --once -o json"
 )]
 pub(crate) struct TopArgs {
@@ -47,20 +50,50 @@ pub(crate) fn top(args: &TopArgs, output: &Output) -> Result<Exit, Failure> {
             output.value(&status, |status| lines(status).join("\n"));
             return Ok(Exit::Ok);
         }
+        let mut keys = TerminalKeys::open();
         let paint = async {
-            let mut painter = Painter::default();
+            let (mut painter, mut place) = (Painter::default(), 0);
             loop {
                 let status = mesh_status::read_status(&remote, &cards).await?;
-                painter.paint(lines(&status).into_iter().map(Into::into).collect(), output.ascii);
-                tokio::time::sleep(interval).await;
+                let next = Instant::now() + interval;
+                loop {
+                    let shown = view(lines(&status), &mut place, terminal_size().1);
+                    painter.paint(shown.into_iter().map(Into::into).collect(), output.ascii);
+                    match tokio::time::timeout_at(next, keys.next()).await {
+                        Ok(TerminalKey::Quit) => return Ok(Exit::Ok),
+                        Ok(TerminalKey::Lines(lines)) => place = place.saturating_add_signed(lines),
+                        Ok(TerminalKey::Pages(pages)) => {
+                            let page = isize::try_from(terminal_size().1 / 2).unwrap_or(isize::MAX);
+                            place = place.saturating_add_signed(pages.saturating_mul(page));
+                        }
+                        Err(_) => break,
+                    }
+                }
             }
         };
         tokio::select! {
-            failed = paint => failed,
-            // Ctrl-C works during a read too, since it is the way to exit.
+            ended = paint => ended,
+            // Ctrl-C works during a read too.
             _ = tokio::signal::ctrl_c() => Ok(Exit::Ok),
         }
     })
+}
+
+/// Returns the part of the lines that a terminal of this height shows: the first line, the lines from
+/// `place` on, and the keys. Moves a place behind the last line.
+fn view(lines: Vec<String>, place: &mut usize, height: usize) -> Vec<String> {
+    // The painter needs one line, the keys one, and the first line of the picture is fixed.
+    let room = height.saturating_sub(3).max(1);
+    let below = lines.len().saturating_sub(1);
+    *place = (*place).min(below.saturating_sub(room));
+    let keys = if below > room {
+        format!("q quit  ↑ ↓ scroll  lines {}-{} of {below}", *place + 1, *place + room)
+    } else {
+        "q quit".to_owned()
+    };
+    let mut lines = lines.into_iter();
+    let first = lines.next();
+    first.into_iter().chain(lines.skip(*place).take(room)).chain([keys]).collect()
 }
 
 fn lines(status: &MeshStatus) -> Vec<String> {
@@ -149,4 +182,27 @@ fn bytes(count: u64) -> String {
         unit = next;
     }
     if unit == "B" { format!("{count} B") } else { format!("{shown:.1} {unit}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_scrolls_below_its_first_line() {
+        let check = |count: usize, place: usize, height: usize, expected: &[&str], left_at: usize| {
+            let mut place = place;
+            let shown = view((0..count).map(|n| n.to_string()).collect(), &mut place, height);
+            assert_eq!(
+                (shown.iter().map(String::as_str).collect::<Vec<_>>(), place),
+                (expected.to_vec(), left_at)
+            );
+        };
+        check(3, 0, 40, &["0", "1", "2", "q quit"], 0);
+        check(3, 9, 40, &["0", "1", "2", "q quit"], 0);
+        check(6, 0, 5, &["0", "1", "2", "q quit  ↑ ↓ scroll  lines 1-2 of 5"], 0);
+        check(6, 2, 5, &["0", "3", "4", "q quit  ↑ ↓ scroll  lines 3-4 of 5"], 2);
+        check(6, 99, 5, &["0", "4", "5", "q quit  ↑ ↓ scroll  lines 4-5 of 5"], 3);
+        check(0, 1, 1, &["q quit"], 0);
+    }
 }

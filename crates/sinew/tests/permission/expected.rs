@@ -32,6 +32,9 @@ pub(crate) const PUBLISH: &[(&str, &str)] = &[
     ("node.{x}", "E"),
     ("control.{me}.t", "E"),
     ("control.{x}.t", "E"),
+    // Draining an agent: for admins, here or at a gateway.
+    ("control.{me}.intake", "EGM"),
+    ("control.{x}.intake", "EGM"),
     // Its own processes among themselves.
     ("replica.{me}.p", "A"),
     ("replica.{x}.p", ""),

@@ -1,12 +1,12 @@
 //! `sinew agent` on a mesh: announced cards, and calls through the A2A endpoint.
 
 use serde_json::{Value, json};
-use sinew_documents::agent::AgentRow;
+use sinew_documents::agent::{AgentLoad, AgentRow, Percentiles};
 use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::words;
 use sinew_inspection::list::RowFilter;
 use sinew_operations::agent_calls::{AgentQuestion, ask_agent, fault_failure};
-use sinew_operations::agent_list::{describe_agent, find_agent, list_agents, retire_agent};
+use sinew_operations::agent_list::{describe_agent, find_agent, list_agents, retire_agent, set_intake};
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::online;
 use sinew_protocol::card::{self, AgentKind};
@@ -42,28 +42,71 @@ pub(super) async fn list(connection: &Connection, output: &Output) -> Result<Exi
 }
 
 fn table(rows: &[AgentRow], wide: bool) -> String {
-    let mut heads = vec!["NAME", "KIND", "VERSION", "STATE", "HEARTBEAT", "QUEUED"];
+    let mut heads =
+        vec!["NAME", "STATE", "REPLICAS", "QUEUED", "WORKING", "WORK p50/p95", "QUEUE p50/p95", "ERRORS"];
+    heads.push("HEARTBEAT");
     if wide {
-        heads.push("SKILLS");
+        heads.extend(["VERSION", "SKILLS"]);
     }
     heads.push("DESCRIPTION");
     let mut lines = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     for row in rows {
+        let work = row.work.as_ref();
+        let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
         let mut line = vec![
             words::one_line(&row.name, 60),
-            row.kind.word().to_owned(),
-            words::one_line(&row.version, 20),
             row.state.as_str().to_owned(),
+            work.map_or_else(|| "-".to_owned(), replicas),
+            number(row.queued),
+            number(work.map(|work| work.working)),
+            times(work.and_then(|work| work.work_ms)),
+            times(work.and_then(|work| work.queue_ms)),
+            number(work.map(|work| work.errors)),
             format!("{} ago", words::duration(row.heartbeat_age_ms)),
-            row.queued.map_or_else(|| "-".to_owned(), |queued| queued.to_string()),
         ];
         if wide {
+            line.push(words::one_line(&row.version, 20));
             line.push(words::one_line(&row.skills.join(","), 60));
         }
         line.push(words::one_line(&row.description, if wide { 200 } else { 60 }));
         lines.push(line);
     }
     words::columns(&lines)
+}
+
+/// Formats the number of processes, and of those that drain.
+fn replicas(work: &AgentLoad) -> String {
+    match work.draining {
+        0 => work.replicas.to_string(),
+        draining => format!("{} ({draining} draining)", work.replicas),
+    }
+}
+
+/// Formats the median and the 95th percentile.
+fn times(times: Option<Percentiles>) -> String {
+    times.map_or_else(
+        || "-".to_owned(),
+        |times| format!("{}/{}", words::duration(times.p50), words::duration(times.p95)),
+    )
+}
+
+/// Stops or resumes the intake of an agent.
+pub(super) async fn intake(args: &super::IntakeArgs, open: bool, output: &Output) -> Result<Exit, Failure> {
+    let mesh = args.connection.open("cli").await?;
+    mesh.admin().layout().await?;
+    let cards = online(&mesh).await?;
+    let changed = set_intake(&mesh, &cards, &args.name, args.process.as_deref(), open).await?;
+    output.value(&changed, |changed| {
+        let processes = words::count(changed.processes.len(), "process");
+        let working = words::count(usize::try_from(changed.working).unwrap_or(usize::MAX), "task");
+        let name = words::name(&changed.name);
+        if open {
+            format!("{name}: {processes} take tasks again")
+        } else {
+            format!("{name}: {processes} take no new tasks; {working} in progress")
+        }
+    });
+    Ok(Exit::Ok)
 }
 
 /// Removes an offline agent from the lists.
@@ -103,11 +146,23 @@ pub(super) async fn describe(name: &str, connection: &Connection, output: &Outpu
             ),
         ]
         .into_iter()
+        .chain(agent.work.as_ref().into_iter().flat_map(work_lines))
         .chain(errors(agent.last_errors.as_deref().unwrap_or_default()))
         .collect::<Vec<_>>()
         .join("\n")
     });
     Ok(Exit::Ok)
+}
+
+/// Describes the work of an agent's processes.
+fn work_lines(work: &AgentLoad) -> [String; 5] {
+    [
+        format!("  replicas  {}", replicas(work)),
+        format!("  working   {}", work.working),
+        format!("  errors    {} of {}", work.errors, work.tasks),
+        format!("  work      {} (p50/p95)", times(work.work_ms)),
+        format!("  queue     {} (p50/p95)", times(work.queue_ms)),
+    ]
 }
 
 /// Returns the latest failures of an agent, one per line.

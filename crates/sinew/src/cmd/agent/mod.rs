@@ -52,8 +52,30 @@ pub(crate) enum AgentCommand {
     Tools(tools::ToolsArgs),
     #[command(about = "Check that an agent of a mesh responds")]
     Ping(ping::PingArgs),
+    #[command(about = "Let an agent of a mesh finish its tasks and take no new ones")]
+    Drain(IntakeArgs),
+    #[command(about = "Let an agent of a mesh take tasks again")]
+    Undrain(IntakeArgs),
     #[command(about = "Remove an offline agent from the lists of a mesh")]
     Retire(RetireArgs),
+}
+
+/// Arguments of `sinew agent drain` and `sinew agent undrain`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Change whether the processes of an agent take new tasks.\n\n\
+                  A drained process finishes the tasks that it has. New tasks go to other processes of the agent, or wait in \
+                  its queue. The state is not stored: a process that restarts takes tasks.",
+    after_help = "Examples:\n  sinew agent drain pricing\n  sinew agent drain pricing --process 4f2c\n  sinew agent undrain pricing"
+)]
+pub(crate) struct IntakeArgs {
+    /// Name of the agent
+    name: String,
+    /// Only the process with this id, or beginning of it [default: all processes]
+    #[arg(long, value_name = "ID")]
+    process: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 /// Arguments of `sinew agent retire`.
@@ -183,6 +205,8 @@ pub(crate) fn agent(command: AgentCommand, output: &Output) -> Result<Exit, Fail
         AgentCommand::Log(args) => block(log::log(&args, output)),
         AgentCommand::Tools(args) => tools::tools(&args, output),
         AgentCommand::Ping(args) => block(ping::ping(&args, output)),
+        AgentCommand::Drain(args) => block(mesh::intake(&args, false, output)),
+        AgentCommand::Undrain(args) => block(mesh::intake(&args, true, output)),
         AgentCommand::Retire(args) => block(mesh::retire(&args.name, &args.connection, output)),
     }
 }
