@@ -28,7 +28,7 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 75] = [
+const ROUTES: [(&str, &str, Needs); 77] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
@@ -69,6 +69,8 @@ const ROUTES: [(&str, &str, Needs); 75] = [
     ("POST", "/api/v1/executions/{id}/fork", Client),
     ("GET", "/api/v1/approvals", Operator),
     ("GET", "/api/v1/approval-count", Operator),
+    ("GET", "/api/v1/reports/nodes", Operator),
+    ("GET", "/api/v1/reports/cost", Operator),
     ("GET", "/api/v1/executions/{id}/approval", Operator),
     ("POST", "/api/v1/executions/{id}/decisions", Client),
     ("GET", "/api/v1/workflows", Operator),

@@ -25,7 +25,7 @@ enum PageNeeds {
 
 use PageNeeds::{Deployer, Nothing, Reader, Steerer};
 
-const PAGES: [(&str, &str, PageNeeds); 60] = [
+const PAGES: [(&str, &str, PageNeeds); 62] = [
     ("GET", "/", Reader),
     ("GET", "/console", Reader),
     ("GET", "/console/", Reader),
@@ -70,6 +70,8 @@ const PAGES: [(&str, &str, PageNeeds); 60] = [
     ("POST", "/console/agents/{name}/undrain", Deployer),
     ("GET", "/console/artifacts", Reader),
     ("GET", "/console/traffic", Reader),
+    ("GET", "/console/reports/nodes", Reader),
+    ("GET", "/console/reports/cost", Reader),
     ("GET", "/console/import", Reader),
     // Opens a file that the reader has, and changes nothing.
     ("POST", "/console/import", Reader),

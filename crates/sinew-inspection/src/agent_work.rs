@@ -7,6 +7,7 @@ use sinew_engine::{ActivationId, Fact, RequestTarget, Time};
 use sinew_protocol::usage::TaskUsage;
 
 use crate::record::Record;
+use crate::task_times::split_time;
 
 /// Maximum nodes per agent.
 const MAX_NODES: usize = 50;
@@ -52,12 +53,11 @@ impl WorkRecorder {
     ) -> Option<&mut AgentWork> {
         let (place, sent_at) = self.open.remove(&task)?;
         let work = &mut self.found[place];
-        let took = at.saturating_sub(sent_at);
-        let worked = worked_ms.map_or(took, |worked| worked.min(took));
+        let (worked, queued) = split_time(at.saturating_sub(sent_at), worked_ms);
         work.working_ms += worked;
         work.longest_ms = work.longest_ms.max(worked);
-        work.queued_ms += took - worked;
-        work.longest_queued_ms = work.longest_queued_ms.max(took - worked);
+        work.queued_ms += queued;
+        work.longest_queued_ms = work.longest_queued_ms.max(queued);
         Some(work)
     }
 }

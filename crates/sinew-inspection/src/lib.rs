@@ -19,6 +19,7 @@ pub mod node_table;
 pub mod record;
 pub mod replay;
 pub mod retry;
+pub mod task_times;
 pub mod timeline;
 pub mod timeline_text;
 pub mod tree;

@@ -12,34 +12,59 @@ use crate::record::Record;
 /// Maximum reported decisions per node.
 const MAX_DECISIONS: usize = 8;
 
-/// Returns the reported usage of each node by first result. Failed attempts count.
+/// Usage that an agent reported for an activation.
+#[derive(Clone, Debug)]
+pub struct ReportedUsage {
+    /// Id of the node.
+    pub node: String,
+    /// Name of the agent, or of the workflow.
+    pub agent: String,
+    /// Models, tokens and price as reported.
+    pub usage: Value,
+    act: ActivationId,
+}
+
+/// Returns the reported usage of each node by first result. Failed attempts and late replies count.
 pub fn model_usage(record: &Record) -> Vec<ModelUsage> {
     let (mut found, mut places): (Vec<ModelUsage>, BTreeMap<String, usize>) = Default::default();
+    for one in reported_usage(record) {
+        let place = *places.entry(one.node.clone()).or_insert_with(|| {
+            found.push(ModelUsage { node: one.node.clone(), ..ModelUsage::default() });
+            found.len() - 1
+        });
+        if let Some(used) = TaskUsage::of(&one.usage) {
+            add_usage(&mut found[place], &used, &one.usage);
+        }
+    }
+    let ctx = record.execution.ctx();
+    for fact in record.execution.journal().iter().flat_map(|round| &round.facts) {
+        let Fact::Replied { act, result: Ok(reply), .. } = fact else { continue };
+        let Some(place) = places.get(&ctx.node_of(*act).id) else { continue };
+        let decisions = reply.events.iter().filter_map(tool_decision);
+        let room = MAX_DECISIONS.saturating_sub(found[*place].decisions.len());
+        found[*place].decisions.extend(decisions.take(room));
+    }
+    found
+}
+
+/// Returns the usage that agents reported with results, failures and late replies, in order. A
+/// cumulative usage replaces earlier reports of its activation.
+pub fn reported_usage(record: &Record) -> Vec<ReportedUsage> {
     let mut told: Vec<ReportedUsage> = Vec::new();
     record.execution.replay(|ctx, fact| {
-        let Fact::Replied { act, result, usage, .. } = fact else { return };
-        let usage = result.as_ref().map_or(usage, |reply| &reply.usage);
+        let (act, usage) = match fact {
+            Fact::Replied { act, result: Ok(reply), .. } => (act, &reply.usage),
+            Fact::Replied { act, result: Err(_), usage, .. } | Fact::Late { act, usage, .. } => (act, usage),
+            _ => return,
+        };
         if TaskUsage::of(usage).is_none() {
             return;
         }
         let node = ctx.node_of(*act).id.clone();
-        let place = *places.entry(node.clone()).or_insert_with(|| {
-            found.push(ModelUsage { node, ..ModelUsage::default() });
-            found.len() - 1
-        });
         let agent = ctx.act(*act).ask.as_ref().map(|ask| ask.target.name().to_owned()).unwrap_or_default();
-        add_told(&mut told, ReportedUsage { place, act: *act, agent, usage: usage.clone() });
-        let events = result.as_ref().map_or(&[][..], |reply| reply.events.as_slice());
-        let decisions = events.iter().filter_map(tool_decision);
-        let room = MAX_DECISIONS.saturating_sub(found[place].decisions.len());
-        found[place].decisions.extend(decisions.take(room));
+        add_told(&mut told, ReportedUsage { node, act: *act, agent, usage: usage.clone() });
     });
-    for one in &told {
-        if let Some(used) = TaskUsage::of(&one.usage) {
-            add_usage(&mut found[one.place], &used, &one.usage);
-        }
-    }
-    found
+    told
 }
 
 /// Returns the decision about a tool call of an event, if it is one.
@@ -59,15 +84,6 @@ fn add_usage(usage: &mut ModelUsage, used: &TaskUsage, reported: &Value) {
     add(&mut usage.replayed_turns, "replayed_turns");
     add(&mut usage.unknown_calls, "unknown_calls");
     add(&mut usage.waited_ms, "waited_ms");
-}
-
-/// A reported usage.
-struct ReportedUsage {
-    /// Index of the node.
-    place: usize,
-    act: ActivationId,
-    agent: String,
-    usage: Value,
 }
 
 /// Adds a usage. A cumulative usage replaces earlier reports of the activation.
@@ -125,7 +141,8 @@ mod tests {
             (1, "a", usage(16, true)),
             (0, "a", usage(32, false)),
         ] {
-            add_told(&mut told, ReportedUsage { place: 0, act, agent: agent.to_owned(), usage });
+            let node = String::new();
+            add_told(&mut told, ReportedUsage { node, act, agent: agent.to_owned(), usage });
         }
         let turns: Vec<u64> = told.iter().filter_map(|one| one.usage["turns"].as_u64()).collect();
         assert_eq!(turns, [4, 8, 16, 32]);

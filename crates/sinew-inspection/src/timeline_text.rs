@@ -1,5 +1,6 @@
 //! The timeline of an execution as a table for people, and as CSV for spreadsheets.
 
+use sinew_documents::csv::cell;
 use sinew_documents::words::{columns, count, duration};
 use std::fmt::Write as _;
 
@@ -72,12 +73,6 @@ pub fn csv(timeline: &Timeline) -> String {
         }
     }
     text
-}
-
-/// Untrusted text as a cell (RFC 4180). A leading quote prevents spreadsheets from evaluating formulas.
-fn cell(text: &str) -> String {
-    let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
-    format!("\"{guard}{}\"", text.replace('"', "\"\""))
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ pub mod private_folder;
 pub mod quantity;
 pub mod quarantine;
 pub mod ready_made;
+pub mod reports;
 pub mod sample_input;
 pub mod sarif;
 pub mod served_agents;

@@ -25,6 +25,7 @@ pub mod header;
 pub mod id;
 pub mod journal;
 pub mod jsonrpc;
+pub mod label_names;
 pub mod mcp_offer;
 pub mod message;
 pub mod part;

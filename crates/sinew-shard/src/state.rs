@@ -433,6 +433,16 @@ impl ShardState {
         self.table.waiting_count()
     }
 
+    /// Returns the start of the oldest open execution that is not held, milliseconds since 1970 UTC.
+    pub fn oldest_start(&self) -> Option<Time> {
+        self.table.oldest_start()
+    }
+
+    /// Returns the start of the oldest execution that only waits for a person.
+    pub fn oldest_waiting_start(&self) -> Option<Time> {
+        self.table.oldest_waiting_start()
+    }
+
     /// Returns the number of executions whose facts are folded.
     pub fn active_count(&self) -> usize {
         self.table.active_count()

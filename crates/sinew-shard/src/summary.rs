@@ -30,6 +30,11 @@ impl RowState {
         self.status == ExecutionStatus::Waiting
     }
 
+    /// Returns the start of the execution, milliseconds since 1970 UTC.
+    pub fn started(&self) -> u64 {
+        self.started
+    }
+
     /// Reads the row from a state.
     pub fn of(state: &ExecutionState) -> Self {
         let waits = if state.ended { Vec::new() } else { waiting(state) };

@@ -487,10 +487,27 @@ impl ExecutionTable {
 
     /// Returns the number of executions that only wait for a person.
     pub(crate) fn waiting_count(&self) -> usize {
+        self.waiting_starts().count()
+    }
+
+    /// Returns the start of the oldest open execution.
+    pub(crate) fn oldest_start(&self) -> Option<Time> {
+        let active = self.active.values().map(|open| open.state().started_at);
+        active.chain(self.evicted.values().map(|evicted| evicted.row.started())).min()
+    }
+
+    /// Returns the start of the oldest execution that only waits for a person.
+    pub(crate) fn oldest_waiting_start(&self) -> Option<Time> {
+        self.waiting_starts().min()
+    }
+
+    /// Returns the starts of the executions that only wait for a person.
+    fn waiting_starts(&self) -> impl Iterator<Item = Time> {
         // This check is cheap, and few executions wait for a person.
         let asks = self.active.values().filter(|open| open.state().asks_people());
-        let active = asks.filter(|open| RowState::of(open.state()).is_waiting()).count();
-        active + self.evicted.values().filter(|evicted| evicted.row.is_waiting()).count()
+        let active = asks.filter(|open| RowState::of(open.state()).is_waiting());
+        let evicted = self.evicted.values().filter(|evicted| evicted.row.is_waiting());
+        active.map(|open| open.state().started_at).chain(evicted.map(|evicted| evicted.row.started()))
     }
 
     /// Returns the number of folded executions.

@@ -90,8 +90,8 @@ pub const METRICS: &[MetricDescription] = &[
         "sinew_execution_seconds",
         Unit::Seconds,
         LONG_SECONDS,
-        &["status"],
-        "time from the start of an execution to its end",
+        &["status", "workflow"],
+        "time from the start of an execution to its end, by workflow; 200 names per process, then `other`",
     ),
     histogram(
         "sinew_activation_seconds",
@@ -132,6 +132,12 @@ pub const METRICS: &[MetricDescription] = &[
         "executions that have not ended, without held ones",
     ),
     gauge("sinew_executions_waiting", Unit::Count, &["shard"], "open executions that only wait for a person"),
+    gauge(
+        "sinew_oldest_execution_timestamp_seconds",
+        Unit::Seconds,
+        &["shard", "status"],
+        "start of the oldest open execution, and of the oldest one that only waits for a person; 0 if there is none",
+    ),
     counter("sinew_agent_tasks_total", &["agent", "outcome"], "tasks ended by agents of this process"),
     histogram(
         "sinew_agent_task_seconds",
@@ -187,8 +193,8 @@ pub const METRICS: &[MetricDescription] = &[
     ),
     counter(
         "sinew_model_cost_micro_usd_total",
-        &[],
-        "price of model calls in millionths of a USD, where agent files name prices",
+        &["agent", "model"],
+        "price of model calls in millionths of a USD, where agent files name prices; 200 agents and models per process, then `other`",
     ),
     counter(
         "sinew_turns_replayed_total",

@@ -56,6 +56,9 @@ pub(crate) enum Command {
     Tool(cmd::tool::ToolCommand),
     #[command(about = "Show the activity of a mesh")]
     Top(cmd::top::TopArgs),
+    #[command(about = "Report slow nodes and the cost of models over the history of a mesh")]
+    #[command(visible_alias = "reports", subcommand)]
+    Report(cmd::report::ReportCommand),
     #[command(about = "Run end-to-end health checks on a mesh")]
     Doctor(cmd::doctor::DoctorArgs),
     #[command(about = "Run a mesh service until it is stopped")]
@@ -207,6 +210,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<exit::Exit, Failure> {
         Command::Model(command) => cmd::model::model(&command, output),
         Command::Tool(command) => cmd::tool::tool(command, output),
         Command::Top(args) => cmd::top::top(&args, output),
+        Command::Report(command) => cmd::report::report(&command, output),
         Command::Doctor(args) => cmd::doctor::doctor(&args, output),
         Command::Agent(command) => cmd::agent::agent(command, output),
         Command::Schema(args) => cmd::schema::schema(&args, output),

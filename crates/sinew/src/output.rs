@@ -7,6 +7,7 @@ use std::io::{IsTerminal as _, Write as _};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::{Value, json};
+use sinew_documents::csv;
 use sinew_operations::failure::Failure;
 use sinew_source::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters, indented};
 
@@ -49,6 +50,8 @@ pub(crate) enum Format {
     Yaml,
     /// Names only
     Name,
+    /// Comma-separated values, for lists and reports
+    Csv,
 }
 
 /// When to use colour.
@@ -155,6 +158,10 @@ impl Output {
                 one => self.text(&one.to_string()),
             },
             Format::Yaml => self.text(&to_yaml(value)),
+            Format::Csv => match csv::table(&document()) {
+                Some(table) => self.raw(&table),
+                None => self.text(&serde_json::to_string_pretty(value).unwrap_or_default()),
+            },
         }
     }
 
@@ -168,7 +175,7 @@ impl Output {
             Format::Name => self.line(name),
             Format::Yaml => self.text(&to_yaml(document)),
             Format::Jsonl => self.text(&serde_json::to_string(document).unwrap_or_default()),
-            Format::Table | Format::Wide | Format::Json => {
+            Format::Table | Format::Wide | Format::Json | Format::Csv => {
                 self.text(&serde_json::to_string_pretty(document).unwrap_or_default());
             }
         }
@@ -218,7 +225,7 @@ impl Output {
 
     /// Returns whether the output format is machine-readable.
     pub(crate) fn is_machine(&self) -> bool {
-        matches!(self.format, Format::Json | Format::Jsonl | Format::Yaml)
+        matches!(self.format, Format::Json | Format::Jsonl | Format::Yaml | Format::Csv)
     }
 }
 

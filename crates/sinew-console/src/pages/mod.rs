@@ -34,6 +34,7 @@ mod opened_nodes;
 pub(crate) mod provider_visit;
 pub(crate) mod pulse;
 pub(crate) mod recorded_case;
+pub(crate) mod reports;
 pub(crate) mod sign_in;
 pub(crate) mod source;
 mod sparkline;

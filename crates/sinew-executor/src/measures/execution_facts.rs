@@ -17,7 +17,7 @@ use sinew_protocol::artifact::sha256;
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::{ExecutionId, Fault, code};
 
-use super::label_names::{AGENT_NAMES, NODE_TYPES, WORKFLOW_NAMES};
+use super::{AGENT_NAMES, NODE_TYPES, WORKFLOW_NAMES};
 
 /// Maximum plausible number of tokens in one report of an agent.
 const MOST_TOKENS: u64 = 100_000_000;
@@ -248,7 +248,9 @@ fn execution(state: &ExecutionState, meta: &ExecutionMeta, now: Time) {
     let Some(outcome) = &state.outcome else { return };
     let status = status_label(outcome.status);
     metrics::counter!("sinew_executions_ended_total", "status" => status).increment(1);
-    metrics::histogram!("sinew_execution_seconds", "status" => status).record(seconds(state.started_at, now));
+    let workflow = WORKFLOW_NAMES.label(&meta.workflow);
+    metrics::histogram!("sinew_execution_seconds", "status" => status, "workflow" => workflow)
+        .record(seconds(state.started_at, now));
     workflow_execution(&meta.workflow, status);
     if let Some(fault) = &outcome.fault {
         metrics::counter!("sinew_executions_failed_total", "code" => known(fault)).increment(1);

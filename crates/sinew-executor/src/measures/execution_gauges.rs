@@ -37,6 +37,7 @@ impl ExecutionGauges {
     pub(crate) fn tell(&mut self, state: &ShardState) {
         if self.due.take_if(|due| *due <= Instant::now()).is_some() {
             self.set(state.open_count(), state.waiting_count());
+            self.set_oldest(state.oldest_start(), state.oldest_waiting_start());
         }
     }
 
@@ -44,10 +45,20 @@ impl ExecutionGauges {
         metrics::gauge!("sinew_executions_open", "shard" => self.shard.clone()).set(open as f64);
         metrics::gauge!("sinew_executions_waiting", "shard" => self.shard.clone()).set(waiting as f64);
     }
+
+    /// Sets the start times of the oldest executions; 0 if there are none.
+    fn set_oldest(&self, open: Option<u64>, waiting: Option<u64>) {
+        for (status, started) in [("open", open), ("waiting", waiting)] {
+            let seconds = started.unwrap_or_default() as f64 / 1e3;
+            metrics::gauge!("sinew_oldest_execution_timestamp_seconds", "shard" => self.shard.clone(), "status" => status)
+                .set(seconds);
+        }
+    }
 }
 
 impl Drop for ExecutionGauges {
     fn drop(&mut self) {
+        self.set_oldest(None, None);
         self.set(0, 0);
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
 
-use super::label_names::AGENT_NAMES;
+use super::AGENT_NAMES;
 
 /// Shard whose owner reports the lengths, so that only one executor of a mesh does.
 pub(crate) const TELLING_SHARD: u32 = 0;

@@ -20,6 +20,7 @@ mod openapi;
 mod placed_drawing;
 mod problems;
 mod progress_stream;
+mod reports;
 mod route;
 mod start_files;
 mod steering;
@@ -57,6 +58,7 @@ pub(crate) static API_ROUTES: LazyLock<Vec<ApiRoute>> = LazyLock::new(|| {
         mesh_views::routes(),
         change_stream::routes(),
         figures::routes(),
+        reports::routes(),
         inspections::routes(),
     ];
     modules.into_iter().flatten().collect()

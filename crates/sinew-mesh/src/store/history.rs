@@ -298,8 +298,14 @@ impl HistoryStore<'_> {
         while list.len() < limit
             && let Some(found) = windows.next().await?
         {
+            // Older windows have only executions that ended before.
+            let is_last =
+                filter.since.is_some_and(|since| found.first_archived.saturating_add(found.drift) < since);
             let found = found.executions.into_iter().rev().map(|(_, closed)| closed);
             list.extend(found.filter(|closed| filter.takes(closed)));
+            if is_last {
+                break;
+            }
         }
         list.truncate(limit);
         Ok(list)

@@ -15,6 +15,7 @@ pub(crate) mod mcp;
 pub(crate) mod mesh;
 pub(crate) mod model;
 pub(crate) mod new;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod serve;

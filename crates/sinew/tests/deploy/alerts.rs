@@ -32,6 +32,32 @@ const CAUSED_RARELY: [&str; 12] = [
     "SinewStreamBehind",
 ];
 
+/// Alerts that take money or hours, and are checked on written pages.
+const ON_WRITTEN_PAGES: [&str; 2] = ["SinewApprovalsWait", "SinewModelsCost"];
+
+#[test]
+fn costs_and_waiting_people_fire_their_alerts() {
+    let page = |cost: u64, waiting: u64| {
+        let text = format!(
+            "sinew_model_cost_micro_usd_total{{agent=\"a\",model=\"m\"}} {cost}\n\
+             sinew_executions_waiting{{shard=\"0\"}} {waiting}\nsinew_executions_waiting{{shard=\"1\"}} 0\n"
+        );
+        read_page(&text, "sinew-executor", "one")
+    };
+    let check = |first: (u64, u64), last: (u64, u64), expected: &[&str]| {
+        let window =
+            ScrapeWindow { first: page(first.0, first.1), last: page(last.0, last.1), seconds: 86_400.0 };
+        let here = rules().into_iter().filter(|(name, _)| ON_WRITTEN_PAGES.contains(&name.as_str()));
+        let fired = here.filter(|(_, expression)| !window.firing(expression).is_empty());
+        let fired: BTreeSet<String> = fired.map(|(name, _)| name).collect();
+        assert_eq!(fired.iter().map(String::as_str).collect::<Vec<_>>(), expected, "{last:?}");
+    };
+    check((0, 0), (49_000_000, 0), &[]);
+    check((10_000_000, 1), (59_000_000, 0), &[]);
+    check((1_000_000, 0), (52_000_000, 0), &["SinewModelsCost"]);
+    check((0, 0), (0, 2), &["SinewApprovalsWait"]);
+}
+
 pub(super) fn rules() -> Vec<(String, Expr)> {
     let file = yaml(&deploy("prometheus/alerts.yaml")).remove(0);
     let groups = file["groups"].as_array().unwrap().iter();
@@ -296,6 +322,6 @@ fn a_quiet_mesh_fires_nothing_and_each_cause_its_alert() {
 
     let known = caused.into_iter().chain(["SinewShardsUnowned", "SinewNoExecutor"]);
     let known: BTreeSet<String> =
-        known.chain(CAUSED_RARELY).chain(CAUSED_OUTSIDE).map(str::to_owned).collect();
+        known.chain(CAUSED_RARELY).chain(CAUSED_OUTSIDE).chain(ON_WRITTEN_PAGES).map(str::to_owned).collect();
     assert_eq!(rules().into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>(), known);
 }

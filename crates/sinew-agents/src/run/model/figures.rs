@@ -1,11 +1,18 @@
 //! Metrics of model calls and tool calls.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use sinew_model::{CallStatus, ModelRefusal, ModelTurn, Provider, RefusalKind};
+use sinew_protocol::label_names::LabelNames;
 
-/// Counts one model call.
+/// Names of models and agents as labels.
+static MODEL_NAMES: LazyLock<LabelNames> = LazyLock::new(LabelNames::default);
+static AGENT_NAMES: LazyLock<LabelNames> = LazyLock::new(LabelNames::default);
+
+/// Counts one call of a model, as its agent file names it, by an agent.
 pub(super) fn note_model_call(
+    (agent, model): (&str, &str),
     provider: Provider,
     took: Duration,
     cost: Option<f64>,
@@ -35,7 +42,9 @@ pub(super) fn note_model_call(
     // Clamped, so the conversion is lossless.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1e15")]
     let micros = micros as u64;
-    metrics::counter!("sinew_model_cost_micro_usd_total").increment(micros);
+    let (agent, model) = (AGENT_NAMES.label(agent), MODEL_NAMES.label(model));
+    metrics::counter!("sinew_model_cost_micro_usd_total", "agent" => agent, "model" => model)
+        .increment(micros);
 }
 
 /// Counts the turns that a conversation found in its log.

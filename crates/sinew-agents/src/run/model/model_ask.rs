@@ -137,7 +137,8 @@ impl Conversation<'_> {
         });
         note_answer(&span, answer.as_ref());
         let cost = answer.as_ref().ok().and_then(|turn| Some(model.spec.price?.of(turn.usage)));
-        note_model_call(model.spec.provider, begun.elapsed(), cost, answer.as_ref());
+        let names = (self.place.profile.name, model.spec.model.as_str());
+        note_model_call(names, model.spec.provider, begun.elapsed(), cost, answer.as_ref());
         if let Some(recording) = &self.place.call.recording {
             let hide = |value: &Value| self.secrets.hide_in_value(value);
             recording.add_answer(&ask.prompt, answer.as_ref(), &hide);

@@ -2,7 +2,7 @@
 //! are used, so callers cannot create an unbounded number of series.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// Maximum number of names for one label.
 const MAX_LABEL_NAMES: usize = 200;
@@ -13,24 +13,17 @@ const OTHER_NAME: &str = "other";
 
 /// Names of one label, and whether each one was counted.
 #[derive(Debug, Default)]
-pub(crate) struct LabelNames(Mutex<HashMap<String, bool>>);
-
-/// Names of workflows.
-pub(crate) static WORKFLOW_NAMES: LazyLock<LabelNames> = LazyLock::new(LabelNames::default);
-/// Names of agents.
-pub(crate) static AGENT_NAMES: LazyLock<LabelNames> = LazyLock::new(LabelNames::default);
-/// Types of nodes.
-pub(crate) static NODE_TYPES: LazyLock<LabelNames> = LazyLock::new(LabelNames::default);
+pub struct LabelNames(Mutex<HashMap<String, bool>>);
 
 impl LabelNames {
     /// Returns the name if it is a known label; else `other`.
-    pub(crate) fn label(&self, name: &str) -> String {
+    pub fn label(&self, name: &str) -> String {
         self.find(name, false).0
     }
 
     /// Returns the label for a counter, and true for its first use: counters of all its outcomes
     /// are initialized then.
-    pub(crate) fn count(&self, name: &str) -> (String, bool) {
+    pub fn count(&self, name: &str) -> (String, bool) {
         self.find(name, true)
     }
 
