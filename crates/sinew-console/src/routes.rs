@@ -89,6 +89,7 @@ fn console_routes() -> Vec<ConsoleRoute> {
         form("/console/agents/{name}/undrain", pages::agent::undrain),
         page("/console/artifacts", pages::mesh_artifacts::show),
         page("/console/traffic", pages::traffic::show),
+        page("/console/audit", pages::audit::show),
         page("/console/reports/nodes", pages::reports::nodes),
         page("/console/reports/cost", pages::reports::cost),
         page("/console/import", pages::import::show),

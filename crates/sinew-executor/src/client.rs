@@ -20,6 +20,7 @@ use sinew_mesh::{HeaderMap, Mesh, MeshError, PutOutcome};
 use sinew_protocol::command::{BadCommand, Command, MAX_BODY, StartCommand};
 use sinew_protocol::journal::{Commit, ExecutionHold, ExecutionRecord, Verdict};
 use sinew_protocol::message::BadMessage;
+use sinew_protocol::origin::ChangeOrigin;
 use sinew_protocol::query::{AN_EXECUTOR, ExecutionStatus, NO_OWNER, Query, Summary};
 use sinew_protocol::start::{StartAnswer, new_key};
 use sinew_protocol::subject::Operation;
@@ -151,6 +152,12 @@ impl Client {
     pub fn on_behalf_of(&self, caller: Token) -> Self {
         // Another caller has other rights.
         Self { mesh: self.mesh.on_behalf_of(caller), starts: Arc::default(), ..self.clone() }
+    }
+
+    /// Returns a client whose commands state this origin; see [`Mesh::with_origin`].
+    #[must_use]
+    pub fn with_origin(&self, origin: ChangeOrigin) -> Self {
+        Self { mesh: self.mesh.with_origin(origin), ..self.clone() }
     }
 
     /// Returns the mesh.
@@ -309,6 +316,7 @@ impl Client {
         let shards = self.mesh.admin().layout().await?.shards;
         let mut headers = HeaderMap::new();
         trace.put(&mut headers);
+        self.mesh.state_origin(&mut headers);
         let (body, shard): (Bytes, u32) = (body.into(), execution.shard(shards));
         let began = SystemTime::now();
         let requested = match operation {

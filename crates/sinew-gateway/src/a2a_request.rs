@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use sinew_mesh::trace::TraceParent;
 use sinew_protocol::a2a::{A2A_VERSION, A2aError, CoreMethod};
 use sinew_protocol::jsonrpc::{check_headers, error_of, fault_of, raw};
+use sinew_protocol::origin::EntryPoint;
 use sinew_protocol::{Fault, Token, code, header as mesh_header};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -51,6 +52,7 @@ fn operation_call(caller: &CallerIdentity, parts: &Parts, endpoint: Endpoint) ->
         caller: caller.token.clone(),
         role: caller.role,
         key: caller.key.clone(),
+        via: EntryPoint::A2a,
         endpoint,
         extensions: extensions.map(|uri| short(uri, 300)).collect(),
         trace: text(mesh_header::TRACE_PARENT)

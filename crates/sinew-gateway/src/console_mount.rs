@@ -18,6 +18,10 @@ use crate::request_permits::WeakRequestPermits;
 use crate::routes::api_router;
 use crate::state::GatewayState;
 
+/// Marks requests of the console to the API.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConsoleRequest;
+
 /// Returns the routes of this gateway's console.
 pub(crate) fn console_of<S: Clone + Send + Sync + 'static>(
     state: &Arc<GatewayState>,
@@ -30,6 +34,7 @@ pub(crate) fn console_of<S: Clone + Send + Sync + 'static>(
             request.extensions_mut().insert(caller.clone());
         }
         request.extensions_mut().insert(WeakRequestPermits::find(page));
+        request.extensions_mut().insert(ConsoleRequest);
         let api = api.clone();
         Box::pin(async move {
             match api.oneshot(request).await {

@@ -28,7 +28,7 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 77] = [
+const ROUTES: [(&str, &str, Needs); 78] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
@@ -71,6 +71,7 @@ const ROUTES: [(&str, &str, Needs); 77] = [
     ("GET", "/api/v1/approval-count", Operator),
     ("GET", "/api/v1/reports/nodes", Operator),
     ("GET", "/api/v1/reports/cost", Operator),
+    ("GET", "/api/v1/audit", Operator),
     ("GET", "/api/v1/executions/{id}/approval", Operator),
     ("POST", "/api/v1/executions/{id}/decisions", Client),
     ("GET", "/api/v1/workflows", Operator),

@@ -25,7 +25,7 @@ enum PageNeeds {
 
 use PageNeeds::{Deployer, Nothing, Reader, Steerer};
 
-const PAGES: [(&str, &str, PageNeeds); 62] = [
+const PAGES: [(&str, &str, PageNeeds); 63] = [
     ("GET", "/", Reader),
     ("GET", "/console", Reader),
     ("GET", "/console/", Reader),
@@ -70,6 +70,7 @@ const PAGES: [(&str, &str, PageNeeds); 62] = [
     ("POST", "/console/agents/{name}/undrain", Deployer),
     ("GET", "/console/artifacts", Reader),
     ("GET", "/console/traffic", Reader),
+    ("GET", "/console/audit", Reader),
     ("GET", "/console/reports/nodes", Reader),
     ("GET", "/console/reports/cost", Reader),
     ("GET", "/console/import", Reader),

@@ -48,7 +48,7 @@ pub use mesh::Mesh;
 pub use provision::{Change, Difference, Provision};
 pub use rights::is_granted;
 pub use service::{MeshServices, a2a_endpoint, micro, node, query, replica, rpc, start};
-pub use store::{artifact, card, fleet, history, history_index, record, steps, workflow};
+pub use store::{artifact, card, changes, fleet, history, history_index, record, steps, workflow};
 pub use stream::inbox::{Inbox, ReceivedMessage, Source};
 pub use stream::journal::{AppendError, Journal, Stored};
 pub use stream::send::{OutgoingMessage, PutOutcome};

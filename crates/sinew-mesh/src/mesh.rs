@@ -6,6 +6,8 @@ use std::time::Duration;
 use async_nats::connection::State;
 use async_nats::jetstream::{self, Context};
 use rand::Rng as _;
+use sinew_protocol::origin::ChangeOrigin;
+use sinew_protocol::subject::Operation;
 use sinew_protocol::{Subject, Token};
 use tokio::sync::{OnceCell, watch};
 
@@ -26,6 +28,8 @@ pub struct Mesh {
     shared: Arc<MeshState>,
     /// Caller in the subjects of calls and commands.
     caller: Arc<Token>,
+    /// Origin of the changes that are stored through this handle; `None` if nobody names it.
+    origin: Option<Arc<ChangeOrigin>>,
 }
 
 /// The current connection of a mesh.
@@ -87,14 +91,42 @@ impl Mesh {
             listing: Arc::default(),
             object_secret: OnceLock::new(),
         };
-        Self { shared: Arc::new(shared), caller: Arc::new(caller) }
+        Self { shared: Arc::new(shared), caller: Arc::new(caller), origin: None }
     }
 
     /// Returns a handle on the same connection whose calls and commands name another caller. The
     /// server rejects them unless the user of the connection also has the rights of that caller.
     #[must_use]
     pub fn on_behalf_of(&self, caller: Token) -> Self {
-        Self { shared: Arc::clone(&self.shared), caller: Arc::new(caller) }
+        Self { shared: Arc::clone(&self.shared), caller: Arc::new(caller), origin: self.origin.clone() }
+    }
+
+    /// Returns a handle on the same connection whose changes state this origin: commands, deployments,
+    /// keys and webhook triggers.
+    #[must_use]
+    pub fn with_origin(&self, origin: ChangeOrigin) -> Self {
+        Self { origin: Some(Arc::new(origin)), ..self.clone() }
+    }
+
+    /// Adds the headers that state the origin of a change.
+    pub fn state_origin(&self, headers: &mut async_nats::HeaderMap) {
+        if let Some(origin) = &self.origin {
+            for (name, value) in origin.headers(&self.caller) {
+                headers.insert(name, value);
+            }
+        }
+    }
+
+    /// Returns whether credentials prove the caller of this connection: it may not send commands under
+    /// another name.
+    ///
+    /// # Errors
+    /// Fails if the server does not respond.
+    pub async fn proves_caller(&self) -> Result<bool, crate::MeshError> {
+        let id = Token::of("other");
+        let caller = Token::of("-another caller-");
+        let command = Subject::Command { shard: 0, operation: Operation::Cancel, caller, id };
+        Ok(!self.may_publish(&self.subject(&command)).await?)
     }
 
     /// Returns the namespace as configured.
@@ -237,7 +269,7 @@ pub(crate) struct WeakMesh {
 impl WeakMesh {
     /// Returns the mesh while it is in use.
     pub(crate) fn upgrade(&self) -> Option<Mesh> {
-        Some(Mesh { shared: self.shared.upgrade()?, caller: Arc::clone(&self.caller) })
+        Some(Mesh { shared: self.shared.upgrade()?, caller: Arc::clone(&self.caller), origin: None })
     }
 }
 

@@ -15,6 +15,7 @@ pub mod approval_filter;
 pub mod approvals;
 pub mod artifact_folder;
 pub mod artifact_uses;
+pub mod audit;
 pub mod callee_check;
 pub mod conversation_view;
 pub mod conversion_trial;

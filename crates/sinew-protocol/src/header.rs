@@ -44,8 +44,14 @@ pub const STATUS: &str = "Sinew-Status";
 pub const STARTED: &str = "Sinew-Started";
 /// End time of an execution, milliseconds since 1970 UTC.
 pub const ENDED: &str = "Sinew-Ended";
-/// Caller who started an execution, or whose call another process of an agent forwards.
+/// Caller who started an execution or made a change, or whose call another process of an agent forwards.
 pub const CALLER: &str = "Sinew-Caller";
+/// Entry point through which a caller made a change: `cli`, `rest`, `console`, `a2a`, `mcp` or `hook`.
+pub const VIA: &str = "Sinew-Via";
+/// Id of the key with which a caller made a change at a gateway. Absent without a key.
+pub const KEY: &str = "Sinew-Key";
+/// `true` if credentials prove the name of the caller of a change. Absent otherwise.
+pub const PROVEN: &str = "Sinew-Proven";
 /// Number of rounds and verdicts in the record of an execution; a record never replaces one with
 /// more.
 pub const ENTRIES: &str = "Sinew-Entries";
@@ -79,7 +85,7 @@ pub const A2A_SEQ: &str = "A2A-Seq";
 pub const A2A_END: &str = "A2A-End";
 
 /// Every header with its description, for the documentation.
-pub const TABLE: [(&str, &str); 33] = [
+pub const TABLE: [(&str, &str); 36] = [
     (CONTENT_TYPE, "media type of the body; JSON when absent"),
     (A2A_VERSION, "A2A version, Major.Minor; absent means 0.3"),
     (A2A_EXTENSIONS, "A2A extensions that the caller requests, comma-separated URIs"),
@@ -99,7 +105,13 @@ pub const TABLE: [(&str, &str); 33] = [
     (STATUS, "outcome of an execution"),
     (STARTED, "start time of an execution, ms since 1970 UTC"),
     (ENDED, "end time of an execution, ms since 1970 UTC"),
-    (CALLER, "caller that started an execution, or whose call another process of an agent forwards"),
+    (
+        CALLER,
+        "caller that started an execution or made a change, or whose call another process of an agent forwards",
+    ),
+    (VIA, "entry point of a change: cli, rest, console, a2a, mcp or hook"),
+    (KEY, "id of the key of a change at a gateway; absent without one"),
+    (PROVEN, "true if credentials prove the caller of a change; absent otherwise"),
     (ENTRIES, "number of rounds and verdicts of a record; a record with fewer never replaces it"),
     (USAGE, "model calls of an execution as JSON; absent if no model was called"),
     (FAULT, "code of the fault with which an execution failed; absent without one"),

@@ -28,6 +28,7 @@ pub mod jsonrpc;
 pub mod label_names;
 pub mod mcp_offer;
 pub mod message;
+pub mod origin;
 pub mod part;
 pub mod permission;
 pub mod person_wait;

@@ -390,8 +390,8 @@ impl Table<'_> {
         }
         let (commands, any) = (self.stream("COMMANDS"), self.subject("command.*.*.*.*"));
         self.api(&format!("DIRECT.GET.{commands}.{any}"));
-        // Quarantined messages are listed; only admins republish them.
-        for kind in [ACCESS, PUSHES, "QUARANTINE"] {
+        // Quarantined messages are listed; only admins republish them. Commands are read for the audit.
+        for kind in [ACCESS, PUSHES, "QUARANTINE", "COMMANDS"] {
             self.read(&self.stream(kind));
         }
         // Pages about the mesh show figures but no messages: the size of streams and queues, the

@@ -59,6 +59,8 @@ pub(crate) enum Command {
     #[command(about = "Report slow nodes and the cost of models over the history of a mesh")]
     #[command(visible_alias = "reports", subcommand)]
     Report(cmd::report::ReportCommand),
+    #[command(about = "List who changed what on a mesh, why and from where")]
+    Audit(cmd::audit::AuditArgs),
     #[command(about = "Run end-to-end health checks on a mesh")]
     Doctor(cmd::doctor::DoctorArgs),
     #[command(about = "Run a mesh service until it is stopped")]
@@ -210,6 +212,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<exit::Exit, Failure> {
         Command::Model(command) => cmd::model::model(&command, output),
         Command::Tool(command) => cmd::tool::tool(command, output),
         Command::Top(args) => cmd::top::top(&args, output),
+        Command::Audit(args) => cmd::audit::audit(&args, output),
         Command::Report(command) => cmd::report::report(&command, output),
         Command::Doctor(args) => cmd::doctor::doctor(&args, output),
         Command::Agent(command) => cmd::agent::agent(command, output),

@@ -15,6 +15,7 @@ use sinew_operations::mesh_operator::{MeshOperator, adapter};
 use sinew_operations::quantity::parse_duration;
 use sinew_protocol::code;
 use sinew_protocol::env;
+use sinew_protocol::origin::{ChangeOrigin, EntryPoint};
 use sinew_telemetry::TelemetryError;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
@@ -81,6 +82,9 @@ pub(crate) struct Connection {
     #[arg(skip)]
     pub(crate) dev_password: Option<String>,
 }
+
+/// Role of the connections of commands of operators, whose changes state that they come from the command line.
+const OPERATOR_ROLE: &str = "cli";
 
 impl Connection {
     /// Returns whether a flag selects a mesh.
@@ -201,7 +205,12 @@ impl Connection {
             role,
             screen_calm: None,
         };
-        let mesh = connect.open().await?;
+        let mut mesh = connect.open().await?;
+        if role == OPERATOR_ROLE {
+            // Without an answer, nothing proves the name.
+            let is_proven = mesh.proves_caller().await.unwrap_or_default();
+            mesh = mesh.with_origin(ChangeOrigin { via: EntryPoint::Cli, key: None, is_proven });
+        }
         if !LASTING.contains(&role)
             && let Ok(tell) = REFUSED.try_with(mpsc::Sender::clone)
         {
@@ -229,7 +238,7 @@ impl Connection {
 
     /// Connects to a provisioned mesh to start and inspect executions.
     pub(crate) async fn client(&self) -> Result<Client, Failure> {
-        let mesh = self.open("cli").await?;
+        let mesh = self.open(OPERATOR_ROLE).await?;
         Ok(Client::new(mesh, adapter).await?)
     }
 

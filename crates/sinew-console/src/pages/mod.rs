@@ -7,6 +7,7 @@ pub(crate) mod approval;
 pub(crate) mod approvals;
 pub(crate) mod artifact_preview;
 pub(crate) mod artifacts;
+pub(crate) mod audit;
 pub(crate) mod bulk;
 pub(crate) mod chat;
 pub(crate) mod chat_turn;

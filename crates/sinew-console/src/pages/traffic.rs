@@ -48,7 +48,7 @@ async fn traffic_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError
         .with_some("type", choice.kind.as_deref());
     let body = html! {
         div.head { h1 { "Traffic" } (command_line(&CommandText::new("sinew top"))) (command_line(&CommandText::new(&format!("nats sub '{}.>'", shown_text::line(&pulse.namespace, 40))))) }
-        p { a href=(PageAddress::of(&["reports", "nodes"])) { "Slow nodes" } " · " a href=(PageAddress::of(&["reports", "cost"])) { "Cost of models" } }
+        p { a href=(PageAddress::of(&["reports", "nodes"])) { "Slow nodes" } " · " a href=(PageAddress::of(&["reports", "cost"])) { "Cost of models" } " · " a href=(PageAddress::of(&["audit"])) { "Audit" } }
         form.filter method="get" {
             label { span { "Workflow" } input type="text" name="workflow" value=[choice.workflow.as_deref()] data-filter autocomplete="off"; }
             label { span { "Type" } input type="text" name="type" value=[choice.kind.as_deref()] autocomplete="off"; }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::Extensions;
 use sinew_protocol::Token;
 use sinew_protocol::access::{AccessKey, AccessRole, KeyLimits, KeyScope};
+use sinew_protocol::origin::{ChangeOrigin, EntryPoint};
 
 /// Caller of a request, as identified by the guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +77,12 @@ impl CallerIdentity {
     /// credentials.
     pub(crate) fn of(extensions: &Extensions) -> Option<&Self> {
         extensions.get::<Self>()
+    }
+
+    /// Returns the origin of the changes that the caller makes through an entry point. The gateway
+    /// authenticates callers, or acts under its own name.
+    pub(crate) fn origin(&self, via: EntryPoint) -> ChangeOrigin {
+        ChangeOrigin { via, key: self.key.clone(), is_proven: true }
     }
 
     /// Returns the token that distinguishes callers in limits and logs.

@@ -15,10 +15,12 @@ use sinew_operations::mesh_operator::{MeshOperator, NO_SUCH_EXECUTION};
 use sinew_protocol::ExecutionId;
 use sinew_protocol::code;
 use sinew_protocol::jsonrpc::fault_of;
+use sinew_protocol::origin::EntryPoint;
 use sinew_protocol::unique_keys::{BadJson, check_unique_keys_within};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access::CallerIdentity;
+use crate::console_mount::ConsoleRequest;
 use crate::http_error::HttpProblem;
 use crate::operations::{A2aOperations, short};
 use crate::request_body::{BodyError, is_json, read_body_within};
@@ -69,8 +71,13 @@ impl ApiCall {
             ),
         })?;
         let operations = state.operations_of(caller);
-        let operator = MeshOperator::new(operations.client().on_behalf_of(caller.token.clone()))
-            .with_history(Arc::clone(&state.history));
+        let via = if parts.extensions.get::<ConsoleRequest>().is_some() {
+            EntryPoint::Console
+        } else {
+            EntryPoint::Rest
+        };
+        let client = operations.client().on_behalf_of(caller.token.clone()).with_origin(caller.origin(via));
+        let operator = MeshOperator::new(client).with_history(Arc::clone(&state.history));
         Ok(Self { state, operator, operations, parts, path, body, body_places, places })
     }
 

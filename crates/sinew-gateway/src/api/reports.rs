@@ -1,15 +1,17 @@
-//! Reports over closed executions.
+//! Reports over closed executions, and the audit of the mesh.
 
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sinew_documents::audit::AuditReport;
 use sinew_documents::csv;
 use sinew_documents::report::{CostReport, NodeReport};
+use sinew_operations::audit::AuditFilter;
 use sinew_operations::reports::{ReportGroup, ReportScope, report_costs, report_nodes};
 use sinew_runtime::local;
 
-use super::api_call::{ApiCall, answer};
+use super::api_call::{ApiCall, answer, row_limit};
 use super::route::{ApiRoute, get};
 use crate::http_error::HttpProblem;
 
@@ -32,7 +34,41 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .query::<ReportQuery>()
             .returns::<CostReport>()
             .or_media(&["text/csv"]),
+        get("/audit", "Audit", "List who changed what on the mesh, why and from where", audit)
+            .query::<AuditQuery>()
+            .returns::<AuditReport>(),
     ]
+}
+
+/// Default number of changes.
+const AUDIT_ROWS: usize = 200;
+/// Maximum number of changes.
+const MAX_AUDIT_ROWS: usize = 10_000;
+
+/// Query of the audit.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AuditQuery {
+    /// Only changes at or after this time, in milliseconds since 1970 UTC. Default: a week ago.
+    since: Option<u64>,
+    /// Only changes of this caller.
+    who: Option<String>,
+    /// Only changes with this text in what was done (`cancel`, `approve`, `deploy`, `key`), or changes of
+    /// this execution, workflow, key owner or trigger.
+    what: Option<String>,
+    /// Maximum number of changes, at most 10,000. The newest are returned. Default: 200.
+    #[schemars(range(min = 1))]
+    limit: Option<usize>,
+}
+
+async fn audit(call: ApiCall) -> Result<Response, HttpProblem> {
+    // The audit covers all callers, keys and workflows of the mesh.
+    call.check_whole()?;
+    call.check_every_caller()?;
+    let AuditQuery { since, who, what, limit } = call.query()?;
+    let since = since.unwrap_or_else(|| local::now().saturating_sub(DEFAULT_AGE_MS));
+    let limit = row_limit(limit, AUDIT_ROWS, MAX_AUDIT_ROWS)?;
+    answer(&call.operator.audit(&AuditFilter { since, who, what, limit }).await?)
 }
 
 /// Query of a report.

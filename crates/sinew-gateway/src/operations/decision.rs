@@ -15,6 +15,7 @@ use sinew_protocol::artifact::sha256;
 use sinew_protocol::decision::WrittenDecision;
 use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::jsonrpc::error_of;
+use sinew_protocol::origin::ChangeOrigin;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{ExecutionId, Fault, Token, code};
 use tokio::time::Instant;
@@ -105,7 +106,8 @@ impl A2aOperations {
     }
 
     fn operator_of(&self, call: &OperationCall) -> MeshOperator {
-        MeshOperator::new(self.shared.client.on_behalf_of(call.caller.clone()))
+        let origin = ChangeOrigin { via: call.via, key: call.key.clone(), is_proven: true };
+        MeshOperator::new(self.shared.client.on_behalf_of(call.caller.clone()).with_origin(origin))
     }
 
     /// Waits until the execution has ended or waits for a person, at most for the time of a

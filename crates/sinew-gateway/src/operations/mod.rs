@@ -35,6 +35,7 @@ use sinew_protocol::a2a::{
 };
 use sinew_protocol::access::{AccessRole, KeyScope};
 use sinew_protocol::jsonrpc::{error_of, raw};
+use sinew_protocol::origin::EntryPoint;
 use sinew_protocol::{ExecutionId, Fault, Token, code};
 
 use tokio::sync::Semaphore;
@@ -68,6 +69,8 @@ pub struct OperationCall {
     pub role: AccessRole,
     /// Id of the caller's key; `None` for a caller without key.
     pub key: Option<Token>,
+    /// Entry point of the call.
+    pub via: EntryPoint,
     /// Endpoint of the call.
     pub endpoint: Endpoint,
     /// Extensions that the client requested, by URI.

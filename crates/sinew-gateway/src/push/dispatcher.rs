@@ -12,6 +12,7 @@ use sinew_mesh::trace::TraceParent;
 use sinew_mesh::{Mesh, MeshError, log_limited};
 use sinew_protocol::a2a::ErrorCode;
 use sinew_protocol::access::AccessRole;
+use sinew_protocol::origin::EntryPoint;
 use sinew_protocol::push::PushSubscription;
 use sinew_protocol::{Subject, Token};
 use tokio::task::{JoinHandle, JoinSet};
@@ -237,6 +238,7 @@ impl HeldPush {
             caller: self.record.caller.clone(),
             role: AccessRole::Operator,
             key: None,
+            via: EntryPoint::A2a,
             endpoint,
             extensions: Vec::new(),
             trace: TraceParent::fresh(),

@@ -17,6 +17,7 @@ use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::MeshOperator;
 use sinew_operations::start::{StartKey, StartRequest, StartTarget};
 use sinew_protocol::access::HOOK_CALLER_PREFIX;
+use sinew_protocol::origin::{ChangeOrigin, EntryPoint};
 use sinew_protocol::unique_keys::read_unique;
 use sinew_protocol::webhook::WebhookTrigger;
 use sinew_protocol::{Token, code};
@@ -92,7 +93,8 @@ async fn start(
     input: Value,
 ) -> Result<Response, HttpProblem> {
     let caller = Token::of(&format!("{HOOK_CALLER_PREFIX}{}", trigger.name));
-    let operator = MeshOperator::new(state.operations.client().on_behalf_of(caller));
+    let origin = ChangeOrigin { via: EntryPoint::Hook, key: None, is_proven: true };
+    let operator = MeshOperator::new(state.operations.client().on_behalf_of(caller).with_origin(origin));
     let target = StartTarget::Workflow { name: trigger.workflow.clone(), version: None };
     let mut request = StartRequest::new(target, input);
     request.key = StartKey::Key(delivery.to_owned());

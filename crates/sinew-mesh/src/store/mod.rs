@@ -3,6 +3,7 @@
 
 pub mod artifact;
 pub mod card;
+pub mod changes;
 pub mod fleet;
 pub mod history;
 pub mod history_index;

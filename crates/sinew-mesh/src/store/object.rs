@@ -266,6 +266,7 @@ pub(crate) async fn store(
     if let Some(after) = after {
         headers.insert(async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, after.to_string());
     }
+    mesh.state_origin(&mut headers);
     let failed = |error| failed(what, &error);
     crash::before(&subject);
     crash::sent(mesh, &subject, &headers, &body).await;

@@ -110,6 +110,7 @@ impl RecordStore<'_> {
         if let Some(revision) = revision {
             headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(revision));
         }
+        self.mesh.state_origin(&mut headers);
         match self.mesh.publish(&name, headers, body.clone()).await? {
             PublishAnswer::At(revision) => Ok(Some(revision)),
             PublishAnswer::Conflict { .. } => Ok(None),

@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod approval;
 pub(crate) mod artifact;
+pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod completions;

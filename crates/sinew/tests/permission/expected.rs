@@ -148,7 +148,7 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
         &[
             ('E', "jhctrekwqfp"),
             ('C', "jhekgwp"),
-            ('G', "jhekgwqpxu"),
+            ('G', "jhcekgwqpxu"),
             ('O', "jhctrekgwqsp"),
             ('M', "jhctrekgwqsp"),
             ('P', "f"),
@@ -159,7 +159,7 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
         &[
             ('E', "jhctrekwqfp"),
             ('C', "jhekgwp"),
-            ('G', "jhekgwqpxu"),
+            ('G', "jhcekgwqpxu"),
             ('O', "jhctrekgwqsp"),
             ('M', "jhctrekgwqsp"),
         ],
@@ -170,7 +170,7 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
         &[
             ('E', "jhctrekwqfp"),
             ('C', "jhekgwp"),
-            ('G', "jhekgwqpxu"),
+            ('G', "jhcekgwqpxu"),
             ('O', "jhctrekgwqsp"),
             ('M', "jhctrekgwqsp"),
         ],
@@ -184,21 +184,21 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
         &[
             ('E', "jhctrekwqf"),
             ('C', "jhekgw"),
-            ('G', "jhekgwqxu"),
+            ('G', "jhcekgwqxu"),
             ('O', "jhcrekgwqsp"),
             ('M', "jhcrekgwqsp"),
         ],
     ),
     (
         "CONSUMER.INFO.{s}.x",
-        &[('E', "jhctrekwqf"), ('C', "jhekgw"), ('G', "jhekgwqxu"), ('O', ALL), ('M', ALL)],
+        &[('E', "jhctrekwqf"), ('C', "jhekgw"), ('G', "jhcekgwqxu"), ('O', ALL), ('M', ALL)],
     ),
     (
         "CONSUMER.MSG.NEXT.{s}.x",
         &[
             ('E', "jhcrekwqf"),
             ('C', "jhekgw"),
-            ('G', "jhekgwqfxu"),
+            ('G', "jhcekgwqfxu"),
             ('O', "jhcrekgwqsfpx"),
             ('M', "jhcrekgwqsfpx"),
         ],
@@ -208,7 +208,7 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
         &[
             ('E', "jhctrekwqf"),
             ('C', "jhekgw"),
-            ('G', "jhekgwqfxu"),
+            ('G', "jhcekgwqfxu"),
             ('O', "jhcrekgwqsfpx"),
             ('M', "jhctrekgwqsfpx"),
         ],
