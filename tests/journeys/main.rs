@@ -14,6 +14,7 @@ mod dialect_models;
 mod ended_work;
 mod http;
 mod model_server;
+mod operators;
 mod outage;
 mod pauses;
 mod python_agent;

@@ -116,7 +116,7 @@ impl DecisionForm {
                     textarea name="comment" rows="1" required autofocus[lacks] aria-invalid=[lacks.then_some("true")]
                         aria-describedby=[lacks.then_some(&field)] { (self.comment) }
                 }
-                @if lacks { p.field-error id=(field) role="alert" { "A rejection needs a comment that states the reason" } }
+                @if lacks { p.field-error id=(field) role="alert" { "Comment missing: a rejection needs a comment that states the reason" } }
                 @if action.is_none() {
                     details open[!self.data.is_empty()] {
                         summary { "Answer with data" }

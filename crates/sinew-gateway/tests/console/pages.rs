@@ -314,7 +314,7 @@ async fn people_start_retry_fork_and_decide_by_forms() {
     let approval = "/console/executions/asks/approval";
     let (status, _, text) = send(approval, &[("node", "h"), ("decision", "reject")]).await;
     assert!(
-        status == StatusCode::BAD_REQUEST && text.contains("A rejection needs a comment"),
+        status == StatusCode::BAD_REQUEST && text.contains("a rejection needs a comment"),
         "{status} {text}"
     );
     // The card of the list marks the field, and selected cards are decided together.
