@@ -13,7 +13,6 @@ use serde_json::Value;
 use sinew_engine::{ExecutionOutcome, Round, decode_round};
 use sinew_mesh::card::Cards;
 use sinew_mesh::event::{Event, EventFilter, EventStart as ReadFrom};
-use sinew_mesh::inbox::StoredStart;
 use sinew_mesh::query::Answer;
 use sinew_mesh::trace::TraceParent;
 use sinew_mesh::{HeaderMap, Mesh, MeshError, PutOutcome};
@@ -21,10 +20,9 @@ use sinew_protocol::command::{BadCommand, Command, MAX_BODY, StartCommand};
 use sinew_protocol::journal::{Commit, ExecutionHold, ExecutionRecord, Verdict};
 use sinew_protocol::message::BadMessage;
 use sinew_protocol::origin::ChangeOrigin;
-use sinew_protocol::query::{AN_EXECUTOR, ExecutionStatus, NO_OWNER, Query, Summary};
+use sinew_protocol::query::{NO_OWNER, Query, Summary};
 use sinew_protocol::start::{StartAnswer, new_key};
 use sinew_protocol::subject::Operation;
-use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{ExecutionId, Fault, Token};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -34,6 +32,7 @@ use sinew_shard::JournalReader;
 
 use crate::large_input::store_input;
 use crate::programs::{Adapters, Programs};
+use crate::stored_start::stored_summary;
 
 /// Wait for an event before the owner or the history is queried.
 const ASK_AFTER: Duration = Duration::from_secs(2);
@@ -664,26 +663,6 @@ fn refusal(event: &Event) -> Option<Verdict> {
     let verdict: Verdict =
         (event.kind.as_str() == "command").then(|| serde_json::from_slice(&event.body).ok()).flatten()?;
     (verdict.op == Operation::Start && !verdict.accepted).then_some(verdict)
-}
-
-/// Returns a start that no owner has accepted as an open execution; `None` if its body cannot be read.
-fn stored_summary(stored: StoredStart) -> Option<Summary> {
-    let Ok(Command::Start(start)) = Command::read(Operation::Start, &stored.id, &stored.body) else {
-        return None;
-    };
-    Some(Summary {
-        execution: start.execution,
-        workflow: start.workflow,
-        status: ExecutionStatus::Waiting,
-        caller: stored.caller,
-        started: stored.stored_at,
-        ended: None,
-        waiting: Some(AN_EXECUTOR.to_owned()),
-        agents: Vec::new(),
-        questions: Some(0),
-        labels: start.labels,
-        usage: ModelTotals::default(),
-    })
 }
 
 /// Returns whether the shard has no owner or an unresponsive one: the journal has the same answer.

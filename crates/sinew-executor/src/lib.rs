@@ -12,3 +12,4 @@ mod large_input;
 mod measures;
 mod programs;
 pub mod service;
+mod stored_start;
