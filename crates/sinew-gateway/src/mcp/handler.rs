@@ -31,7 +31,6 @@ use sinew_protocol::artifact::StoredAt;
 use sinew_protocol::code;
 use sinew_protocol::jsonrpc::raw;
 use sinew_protocol::mcp_offer::{McpOffer, OfferKind};
-use sinew_protocol::origin::EntryPoint;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
@@ -196,7 +195,7 @@ impl McpHandler {
             caller: caller.token.clone(),
             role: caller.role,
             key: caller.key.clone(),
-            via: EntryPoint::Mcp,
+            via: sinew_protocol::origin::EntryPoint::Mcp,
             endpoint: Endpoint::Mesh,
             extensions: Vec::new(),
             trace: trace.map_or_else(TraceParent::fresh, TraceParent::child),
