@@ -13,6 +13,7 @@ pub mod command;
 pub mod comparison;
 pub mod event;
 pub mod execution;
+pub mod execution_filter;
 pub mod execution_list;
 pub mod execution_status;
 pub mod export;

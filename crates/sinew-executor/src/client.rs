@@ -17,11 +17,12 @@ use sinew_mesh::inbox::StoredStart;
 use sinew_mesh::query::Answer;
 use sinew_mesh::trace::TraceParent;
 use sinew_mesh::{HeaderMap, Mesh, MeshError, PutOutcome};
+use sinew_protocol::attributes::ExecutionAttributes;
 use sinew_protocol::command::{BadCommand, Command, MAX_BODY, StartCommand};
 use sinew_protocol::journal::{Commit, ExecutionHold, ExecutionRecord, Verdict};
 use sinew_protocol::message::BadMessage;
 use sinew_protocol::query::{AN_EXECUTOR, ExecutionStatus, NO_OWNER, Query, Summary};
-use sinew_protocol::start::{StartAnswer, new_key};
+use sinew_protocol::start::{StartAnswer, new_key, new_key_time};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{ExecutionId, Fault, Token};
@@ -425,6 +426,7 @@ impl Client {
                     let has_owner = self.is_owned(shard, &error).await?;
                     for summary in open.iter_mut().filter(|_| !has_owner) {
                         (summary.waiting, summary.agents) = (Some(NO_OWNER.to_owned()), Vec::new());
+                        summary.waits_for = vec!["executor".to_owned()];
                     }
                     open.extend(starts);
                     Ok(open)
@@ -672,7 +674,15 @@ fn stored_summary(stored: StoredStart) -> Option<Summary> {
         ended: None,
         waiting: Some(AN_EXECUTOR.to_owned()),
         agents: Vec::new(),
-        labels: start.labels,
+        waits_for: vec!["executor".to_owned()],
+        attributes: ExecutionAttributes {
+            labels: start.labels,
+            idempotency_key: start.idempotency_key.filter(|key| new_key_time(key).is_none()),
+            session: start.session,
+            user: start.user,
+            ..ExecutionAttributes::default()
+        },
+        plan: start.version,
         usage: ModelTotals::default(),
     })
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_documents::agent::{AgentDetails, AgentRow, AgentState};
+use sinew_documents::execution_filter::ExecutionFilter;
 use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::words;
-use sinew_inspection::list::RowFilter;
 use sinew_mesh::Mesh;
 use sinew_mesh::card::{AnnouncedCard, Cards, OfflineCard};
 use sinew_mesh::task::QueueLength;
@@ -82,8 +82,12 @@ pub async fn list_agents(mesh: &Mesh, cards: &Cards) -> Result<Vec<AgentRow>, Fa
 impl MeshOperator {
     /// Returns the latest executions that failed because of an agent, among those that match
     /// `visible`.
-    pub async fn agent_errors(&self, agent: &str, visible: RowFilter) -> Result<Vec<ExecutionRow>, Failure> {
-        let failed = RowFilter { status: vec![ExecutionStatus::Failure], ..visible };
+    pub async fn agent_errors(
+        &self,
+        agent: &str,
+        visible: ExecutionFilter,
+    ) -> Result<Vec<ExecutionRow>, Failure> {
+        let failed = ExecutionFilter { status: vec![ExecutionStatus::Failure], ..visible };
         let depth = ListDepth {
             limit: SEARCHED_FAILURES,
             details: RowDetails::All,

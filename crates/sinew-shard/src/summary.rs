@@ -2,10 +2,12 @@
 
 use sinew_engine::{ExecutionState, OpenWait, WaitingFor, execution_status, waiting};
 use sinew_protocol::Fault;
+use sinew_protocol::attributes::ExecutionAttributes;
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::query::{AN_OPERATOR, ExecutionStatus, Summary};
 use sinew_protocol::usage::ModelTotals;
 
+use sinew_execution::route::called_names;
 use sinew_execution::usage::execution_usage;
 
 /// The part of a list's row that depends on the execution's state.
@@ -16,6 +18,8 @@ pub struct RowState {
     ended: Option<u64>,
     waiting: Option<String>,
     agents: Vec<String>,
+    waits_for: Vec<String>,
+    called: Box<[String]>,
     /// `None` for most executions, because few call a model.
     usage: Option<Box<ModelTotals>>,
 }
@@ -38,6 +42,8 @@ impl RowState {
             ended: ended(state),
             waiting: words(&waits),
             agents: agents(&waits),
+            waits_for: wait_kinds(&waits),
+            called: called_names(state).into_boxed_slice(),
             usage: Some(execution_usage(state)).filter(|used| !used.is_empty()).map(Box::new),
         }
     }
@@ -45,7 +51,7 @@ impl RowState {
 
 /// Returns one row of a list.
 pub fn summary(meta: &ExecutionMeta, row: RowState) -> Summary {
-    let RowState { status, started, ended, waiting, agents, usage } = row;
+    let RowState { status, started, ended, waiting, agents, waits_for, called, usage } = row;
     Summary {
         execution: meta.execution.clone(),
         workflow: meta.workflow.clone(),
@@ -55,7 +61,9 @@ pub fn summary(meta: &ExecutionMeta, row: RowState) -> Summary {
         ended,
         waiting,
         agents,
-        labels: meta.labels.clone(),
+        waits_for,
+        attributes: ExecutionAttributes::of(meta, called.into_vec()),
+        plan: Some(meta.plan.clone()).filter(|plan| !plan.is_empty()),
         usage: usage.map(|used| *used).unwrap_or_default(),
     }
 }
@@ -68,6 +76,8 @@ pub fn held_summary(meta: &ExecutionMeta, fault: &Fault) -> Summary {
         ended: None,
         waiting: Some(format!("{AN_OPERATOR}: {}", fault.message)),
         agents: Vec::new(),
+        waits_for: vec!["operator".to_owned()],
+        called: Box::default(),
         usage: None,
     };
     summary(meta, row)
@@ -126,6 +136,30 @@ fn agents(waits: &[OpenWait]) -> Vec<String> {
         }
     }
     names
+}
+
+/// Returns the kinds of waits, without repetitions; agents and workflows with their names.
+pub fn wait_kinds(waits: &[OpenWait]) -> Vec<String> {
+    let mut kinds: Vec<String> = Vec::new();
+    for wait in waits {
+        let kind = match &wait.what {
+            WaitingFor::Agent { name, is_workflow: true, .. } => format!("workflow {name}"),
+            WaitingFor::Agent { name, .. } => format!("agent {name}"),
+            WaitingFor::Evaluation => "script".to_owned(),
+            WaitingFor::Retry { .. } => "retry".to_owned(),
+            WaitingFor::Sleep => "timer".to_owned(),
+            WaitingFor::Person(_) | WaitingFor::CalleePerson { .. } => "person".to_owned(),
+            WaitingFor::Resume { .. } => "operator".to_owned(),
+            WaitingFor::Children { .. } | WaitingFor::Turn | WaitingFor::Wall => continue,
+        };
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+            if kinds.len() == MAX_ROW_AGENTS {
+                break;
+            }
+        }
+    }
+    kinds
 }
 
 fn first_line(text: &str) -> String {

@@ -9,6 +9,7 @@ use sinew_protocol::a2a::{
     A2aError, AgentCard, AgentSkill, CoreMethod, ErrorCode, Message, Part, SendMessageRequest, Task,
 };
 use sinew_protocol::artifact::{ArtifactMeta, ArtifactRef, ArtifactUri, ObjectKey, StoredAt};
+use sinew_protocol::attributes::ExecutionAttributes;
 use sinew_protocol::card::{AgentKind, Announcement, Delivery, Visualisation};
 use sinew_protocol::command::{
     ApproveCommand, CancelCommand, Command, PauseCommand, ResumeCommand, RetryCommand, StartCommand,
@@ -220,7 +221,9 @@ pub(crate) fn answers() -> Vec<(&'static str, Answer)> {
         ended: status.is_terminal().then_some(1_795_251_601_000),
         waiting: (status == ExecutionStatus::Waiting).then(|| "agent reviewer, retry 2 of 5".to_owned()),
         agents: Vec::new(),
-        labels: labels(),
+        waits_for: Vec::new(),
+        attributes: ExecutionAttributes { labels: labels(), ..ExecutionAttributes::default() },
+        plan: None,
         usage: sinew_protocol::usage::ModelTotals::default(),
     };
     vec![

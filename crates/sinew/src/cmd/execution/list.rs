@@ -2,9 +2,10 @@
 
 use clap::Args;
 use serde_json::json;
+use sinew_documents::execution_filter::ExecutionFilter;
 use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::words;
-use sinew_inspection::list::{self, RowFilter};
+use sinew_inspection::list;
 use sinew_operations::execution_list::{ListDepth, RestOfList};
 use sinew_operations::failure::Failure;
 use sinew_operations::local_records;
@@ -71,7 +72,7 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
         let time = text.as_deref().map(parse_duration).transpose()?;
         Ok(time.map(|time| now.saturating_sub(time)))
     };
-    let wanted = RowFilter {
+    let wanted = ExecutionFilter {
         status: args.status.clone(),
         workflow: args.workflow.clone(),
         labels: input::pairs(&args.labels, "--label")?,
@@ -123,7 +124,7 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
 }
 
 /// Returns the executions that ran in this folder; `None` if it has no records.
-fn local_rows(wanted: &RowFilter, now: u64) -> Option<Vec<ExecutionRow>> {
+fn local_rows(wanted: &ExecutionFilter, now: u64) -> Option<Vec<ExecutionRow>> {
     let records = local_records::newest(MAX_LOCAL_RECORDS);
     let rows = records.iter().map(|record| list::execution_row(record, now)).filter(|row| wanted.takes(row));
     (!records.is_empty()).then(|| rows.collect())
