@@ -48,7 +48,11 @@ async fn found_address(
     }
     Ok(Some(match filter.target()? {
         FoundTarget::List(filter) => filter.address(""),
-        FoundTarget::Execution(id) => PageAddress::execution(&read_execution(request, &id).await?.execution),
+        FoundTarget::Execution(id, list) => match read_execution(request, &id).await {
+            Ok(found) => PageAddress::execution(&found.execution),
+            Err(error) if error.status() == StatusCode::NOT_FOUND => list.address(""),
+            Err(error) => return Err(error),
+        },
     }))
 }
 
@@ -119,6 +123,7 @@ fn list_part(request: &PageRequest, filter: &ListFilter, list: &ExecutionPage) -
         @if list.unlisted_shards > 0 {
             p.notice { (words::count(list.unlisted_shards, "shard")) " without an executor: pending starts may be missing from this list." }
         }
+        @if let Some(searched) = &list.searched { p.quiet { (searched.line()) "." } }
         @if list.executions.is_empty() {
             p.empty {
                 @if filter.is_empty() {
@@ -130,10 +135,10 @@ fn list_part(request: &PageRequest, filter: &ListFilter, list: &ExecutionPage) -
         } @else {
             @let choice = if may_steer(request) { RowChoice::Offered } else { RowChoice::None };
             (execution_table(&list.executions, request.now, choice, &|column| filter.shows(column)))
-            nav.pages aria-label="Pages" {
-                @if !filter.cursor.is_empty() { a href=(filter.address("")) { "Newest" } }
-                @if let Some(next) = &list.next { a rel="next" href=(filter.address(next)) { "Older" } }
-            }
+        }
+        nav.pages aria-label="Pages" {
+            @if !filter.cursor.is_empty() { a href=(filter.address("")) { "Newest" } }
+            @if let Some(next) = &list.next { a rel="next" href=(filter.address(next)) { "Older" } }
         }
     }
 }
