@@ -312,7 +312,7 @@ pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> Strin
         }
     }
     if let Some(key) = &about.idempotency_key {
-        line("key", words::one_line(key, 200));
+        line("key", &words::one_line(key, 200));
     }
     if let Some(parent) = &about.parent {
         line("called by", &words::name(parent));

@@ -14,6 +14,7 @@ pub mod agent_trust;
 pub mod approvals;
 pub mod artifact_folder;
 pub mod artifact_uses;
+pub mod bulk;
 pub mod callee_check;
 pub mod conversation_view;
 pub mod conversion_trial;

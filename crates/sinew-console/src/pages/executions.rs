@@ -95,7 +95,7 @@ async fn executions_page(
                 button type="submit" { "Save view" }
             }
         }
-        @if may_steer(request) { (bulk_form(request)) }
+        @if may_steer(request) { (bulk_form(request, filter)) }
         (live_part("list", &list_part(request, filter, &list)))
     };
     let source = if filter.cursor.is_empty() && refusal.is_none() {
@@ -108,11 +108,13 @@ async fn executions_page(
 }
 
 /// Commands for the selected rows. The next page asks for confirmation.
-fn bulk_form(request: &PageRequest) -> Markup {
+fn bulk_form(request: &PageRequest, filter: &ListFilter) -> Markup {
     html! {
         form.filter.bulk id=(BULK_FORM) method="post" action=(PageAddress::of(&["bulk"])) aria-label="Selected executions" {
             (token_field(request))
             span.quiet { "Selected executions:" }
+            label { input type="checkbox" name="all" value="yes"; " All that match the filter" }
+            input type="hidden" name="filter" value=(filter.language());
             @for (verb, title, _) in BULK_COMMANDS { button type="submit" name="command" value=(verb) data-command={ "sinew execution " (verb) " ID…" } { (title) "…" } }
         }
     }

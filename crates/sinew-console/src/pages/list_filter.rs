@@ -169,6 +169,20 @@ impl ListFilter {
         Ok(Some(now.ms().saturating_sub(ms)))
     }
 
+    /// The filter in the language of filters, for bulk operations.
+    pub(super) fn language(&self) -> String {
+        let labels = comma_words(&self.label).into_iter().map(|pair| term("label", pair));
+        let fields = [
+            ("status", &self.status),
+            ("workflow", &self.workflow),
+            ("since", &self.since),
+            ("error", &self.error),
+        ];
+        let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
+        let terms = fields.map(|(key, value)| term(key, value)).chain(labels);
+        terms.chain((!self.q.is_empty()).then(|| self.q.clone())).collect::<Vec<_>>().join(" ")
+    }
+
     fn with_status(&self, status: &str) -> PageAddress {
         Self { status: status.to_owned(), ..self.clone() }.address("")
     }

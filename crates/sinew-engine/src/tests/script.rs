@@ -64,7 +64,7 @@ pub(crate) fn parse(world: &World, input: &str) -> EngineInput {
             let input = if value.is_empty() { Value::Null } else { json(value) };
             let mode =
                 if mode.is_empty() { ExecutionMode::default() } else { serde_json::from_str(mode).unwrap() };
-            return EngineInput::Start { input, mode, depth: 0, chain: Vec::new() };
+            return EngineInput::Start { input, mode, depth: 0, chain: Vec::new(), paused: None };
         }
         "start@" => {
             return EngineInput::Start {
@@ -72,6 +72,7 @@ pub(crate) fn parse(world: &World, input: &str) -> EngineInput {
                 mode: ExecutionMode::default(),
                 depth: rest.parse().unwrap(),
                 chain: Vec::new(),
+                paused: None,
             };
         }
         "pause" => return EngineInput::Pause { reason: "me".into() },

@@ -222,7 +222,7 @@ async fn retry(call: ApiCall) -> Result<Response, HttpProblem> {
 #[derive(JsonSchema)]
 #[schemars(inline, untagged)]
 #[expect(dead_code, reason = "stands for the types in the schema alone")]
-enum PreviewOr<P, D> {
+pub(super) enum PreviewOr<P, D> {
     Preview(P),
     Done(D),
 }
