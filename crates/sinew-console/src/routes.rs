@@ -77,6 +77,7 @@ fn console_routes() -> Vec<ConsoleRoute> {
         page("/console/workflows/{name}", pages::workflow::show),
         page("/console/workflows/{name}/start", pages::start::show),
         form("/console/workflows/{name}/start", pages::start::start),
+        form("/console/workflows/{name}/control", pages::workflow_control::control),
         page("/console/workflows/{name}/remove", pages::editor::removal),
         form("/console/workflows/{name}/remove", pages::editor::remove),
         page("/console/desk", pages::editor::show),

@@ -85,6 +85,8 @@ fn deployment(name: &str, n: u32) -> Deployment {
         mermaid: "graph TD".to_owned(),
         at: u64::from(n),
         by: "ops".to_owned(),
+        author_version: None,
+        pause: None,
     }
 }
 

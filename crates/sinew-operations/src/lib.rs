@@ -61,6 +61,7 @@ pub mod steering;
 pub mod tool_input;
 pub mod traffic_figures;
 pub mod version_change;
+pub mod workflow_control;
 pub mod workflow_figures;
 pub mod workflow_file;
 pub mod workflow_search;

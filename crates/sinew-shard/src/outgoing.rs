@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sinew_engine::{Action, ExecutionOutcome, RequestTarget, TerminalStatus};
+use sinew_protocol::artifact::sha256;
 use sinew_protocol::attributes::ExecutionAttributes;
-use sinew_protocol::command::{CancelCommand, Command, StartCommand};
+use sinew_protocol::command::{CancelCommand, Command, ResumeCommand, StartCommand};
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, ParentRef};
 use sinew_protocol::person_wait::WaitReport;
 use sinew_protocol::usage::ModelTotals;
@@ -221,6 +222,13 @@ pub fn child_start(
 /// Returns the command that cancels an execution whose caller no longer needs it.
 pub fn callee_cancel(execution: ExecutionId) -> Command {
     Command::Cancel(CancelCommand { execution, reason: "its caller gave it up".to_owned() })
+}
+
+/// Returns the command that starts the work of an execution after the pause of its workflow, and its
+/// id: an execution is kept at most once.
+pub fn kept_resume(execution: ExecutionId) -> (Token, Command) {
+    let id = Token::of(&sha256(format!("workflow resume {execution}").as_bytes())[..32]);
+    (id, Command::Resume(ResumeCommand { execution }))
 }
 
 /// Returns the command with a report for the caller's owner, and its id: equal reports have equal

@@ -3,6 +3,7 @@
 use sinew_engine::{ExecutionState, OpenWait, WaitingFor, execution_status, waiting};
 use sinew_protocol::Fault;
 use sinew_protocol::attributes::ExecutionAttributes;
+use sinew_protocol::deployment::WORKFLOW_PAUSE_PREFIX;
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::query::{AN_OPERATOR, ExecutionStatus, Summary};
 use sinew_protocol::usage::ModelTotals;
@@ -106,6 +107,7 @@ pub fn words(waits: &[OpenWait]) -> Option<String> {
         WaitingFor::CalleePerson { wait, .. } => {
             Some(format!("a person: {} ({})", first_line(&wait.prompt), wait.place()))
         }
+        WaitingFor::Resume { reason } if reason.starts_with(WORKFLOW_PAUSE_PREFIX) => Some(reason.clone()),
         WaitingFor::Resume { reason } => Some(format!("resume ({reason})")),
         WaitingFor::Children { .. } | WaitingFor::Turn | WaitingFor::Wall => None,
     });

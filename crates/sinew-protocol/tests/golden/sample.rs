@@ -245,6 +245,8 @@ pub(crate) fn deployment() -> Deployment {
         mermaid: "graph TD".to_owned(),
         at: 1_795_251_600_123,
         by: "ops".to_owned(),
+        author_version: None,
+        pause: None,
     }
 }
 
