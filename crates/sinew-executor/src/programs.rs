@@ -101,6 +101,12 @@ impl Programs {
         self.workflows.get(name)?.deployment.pause.as_ref().map(WorkflowPause::text)
     }
 
+    /// Returns whether a workflow is deployed and not paused. Starts that were kept stay kept if it is
+    /// deleted.
+    pub(crate) fn is_unpaused(&self, name: &str) -> bool {
+        self.workflows.get(name).is_some_and(|latest| latest.deployment.pause.is_none())
+    }
+
     /// Like [`Self::pause_of`], and counts the starts that are kept.
     pub(crate) fn keep_start(&self, name: &str) -> Option<String> {
         let pause = self.pause_of(name)?;

@@ -5,49 +5,57 @@ use axum::extract::Path;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use sinew_documents::workflow::{WorkflowDescription, WorkflowState};
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
-use crate::console_error::ConsoleError;
 use crate::page_frame::{may_steer, page_or_problem, token_field};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text;
 
-/// A control, as its form sends it.
+/// The form of a pause.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct ControlForm {
-    verb: String,
+pub(crate) struct PauseForm {
     #[serde(default)]
     reason: String,
-    #[serde(default)]
-    version: String,
 }
 
-pub(crate) async fn control(
+/// The form of a rollback.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct RollbackForm {
+    version: Option<String>,
+}
+
+pub(crate) async fn pause(
     Path(name): Path<String>,
     request: PageRequest,
-    Form(form): Form<ControlForm>,
+    Form(form): Form<PauseForm>,
 ) -> Response {
-    match send(&name, &request, &form).await {
-        Ok(_) => Redirect::to(&PageAddress::workflow(&name).to_string()).into_response(),
-        Err(error) => page_or_problem(&request, Err(error)),
+    control(&name, &request, "pause", &json!({ "reason": form.reason.trim() })).await
+}
+
+pub(crate) async fn resume(Path(name): Path<String>, request: PageRequest) -> Response {
+    control(&name, &request, "resume", &json!({})).await
+}
+
+pub(crate) async fn roll_back(
+    Path(name): Path<String>,
+    request: PageRequest,
+    Form(form): Form<RollbackForm>,
+) -> Response {
+    control(&name, &request, "rollback", &json!({ "version": form.version })).await
+}
+
+async fn control(name: &str, request: &PageRequest, verb: &str, body: &Value) -> Response {
+    match request.api.post::<WorkflowState>(&ApiPath::of(&["workflows", name, verb]), body).await {
+        Ok(_) => Redirect::to(&PageAddress::workflow(name).to_string()).into_response(),
+        Err(error) => page_or_problem(request, Err(error)),
     }
 }
 
-async fn send(name: &str, request: &PageRequest, form: &ControlForm) -> Result<WorkflowState, ConsoleError> {
-    let body = match form.verb.as_str() {
-        "pause" => json!({ "reason": form.reason.trim() }),
-        "resume" => json!({}),
-        "rollback" => json!({ "version": form.version }),
-        _ => return Err(ConsoleError::Input("verb: expected pause, resume or rollback".to_owned())),
-    };
-    request.api.post(&ApiPath::of(&["workflows", name, &form.verb]), &body).await
-}
-
-fn address(name: &str) -> PageAddress {
-    PageAddress::of(&["workflows", name, "control"])
+fn address(name: &str, verb: &str) -> PageAddress {
+    PageAddress::of(&["workflows", name, verb])
 }
 
 fn command(verb: &str, name: &str) -> String {
@@ -65,13 +73,16 @@ pub(super) fn pause_part(request: &PageRequest, workflow: &WorkflowDescription) 
             }
         }
         @if may_steer(request) {
-            form.filter method="post" action=(address(name)) aria-label="Pause" {
-                (token_field(request))
-                @if workflow.paused.is_some() {
-                    button.primary type="submit" name="verb" value="resume" data-command=(shown_text::name(&command("resume", name))) { "Resume" }
-                } @else {
+            @if workflow.paused.is_some() {
+                form.filter method="post" action=(address(name, "resume")) aria-label="Resume" {
+                    (token_field(request))
+                    button.primary type="submit" data-command=(shown_text::name(&command("resume", name))) { "Resume" }
+                }
+            } @else {
+                form.filter method="post" action=(address(name, "pause")) aria-label="Pause" {
+                    (token_field(request))
                     label { span { "Reason" } input type="text" name="reason" maxlength="200" autocomplete="off"; }
-                    button type="submit" name="verb" value="pause" data-command=(shown_text::name(&command("pause", name))) { "Pause" }
+                    button type="submit" data-command=(shown_text::name(&command("pause", name))) { "Pause" }
                 }
             }
         }
@@ -82,10 +93,10 @@ pub(super) fn pause_part(request: &PageRequest, workflow: &WorkflowDescription) 
 pub(super) fn rollback_part(request: &PageRequest, name: &str, version: &str) -> Markup {
     html! {
         @if may_steer(request) {
-            form method="post" action=(address(name)) {
+            form method="post" action=(address(name, "rollback")) {
                 (token_field(request))
                 input type="hidden" name="version" value=(version);
-                button type="submit" name="verb" value="rollback" data-command=(shown_text::name(&command("rollback", name))) { "Roll back to this" }
+                button type="submit" data-command=(shown_text::name(&command("rollback", name))) { "Roll back to this" }
             }
         }
     }

@@ -64,9 +64,7 @@ impl KeptStarts {
         };
         for kept in state.summaries().into_iter().filter(is_kept) {
             self.checks = LAST_CHECKS;
-            if shared.programs.pause_of(&kept.workflow).is_none()
-                && self.resumed.insert(kept.execution.clone())
-            {
+            if shared.programs.is_unpaused(&kept.workflow) && self.resumed.insert(kept.execution.clone()) {
                 let workflow = kept.workflow;
                 info!(execution = %kept.execution, workflow, "resumed, because its workflow is no longer paused");
                 tokio::spawn(resume(Arc::clone(shared), kept.execution));
