@@ -199,6 +199,7 @@ fn run(lowered: Lowered, adapter: &'static dyn Adapter, answer: &Value) -> Vec<A
         mode: ExecutionMode::default(),
         depth: 0,
         chain: Vec::new(),
+        paused: None,
     };
     let mut inputs = VecDeque::from([start]);
     for _ in 0..INPUTS {

@@ -10,6 +10,7 @@ mod chat;
 mod claim;
 #[path = "../../crates/sinew/tests/common/mod.rs"]
 mod common;
+mod controls;
 mod dialect_models;
 mod ended_work;
 mod http;

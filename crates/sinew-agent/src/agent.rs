@@ -36,6 +36,7 @@ pub struct Agent {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) version: String,
+    pub(crate) build: Option<String>,
     pub(crate) skills: Vec<AgentSkill>,
     pub(crate) concurrency: usize,
     pub(crate) delivery: Delivery,
@@ -101,6 +102,7 @@ impl Agent {
             name,
             description: String::new(),
             version: "1.0.0".to_owned(),
+            build: None,
             skills: Vec::new(),
             concurrency: CONCURRENCY,
             delivery: Delivery::Queue,
@@ -126,6 +128,14 @@ impl Agent {
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
+        self
+    }
+
+    /// Sets the build of the agent, such as a commit: results name it next to the version, so that
+    /// records show which build answered.
+    #[must_use]
+    pub fn build(mut self, build: impl Into<String>) -> Self {
+        self.build = Some(build.into());
         self
     }
 

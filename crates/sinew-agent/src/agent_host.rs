@@ -166,7 +166,7 @@ impl AgentHost {
             }
         };
         timer.end(&ended);
-        let task = reply::task(&self.mesh, &context, &ended, &self.halt).await;
+        let task = reply::task(&self.mesh, &self.agent.agent, &context, &ended, &self.halt).await;
         ended.log_failure(&context);
         tracing::debug!(state = state_word(task.status.state), retries = ended.retries, "task ended");
         open.end(task).await;

@@ -257,7 +257,7 @@ fn run(host: &Arc<AgentHost>, context: Context, input: Value) -> Option<Bytes> {
         Ok(HandlerOutput::Value(value)) if is_plain && check_output(agent, value, &context).is_ok() => {
             let name = output_name(&context);
             let mut result = WorkflowNodeResult::of_output(context.task(), &name, value);
-            result.usage = reply::usage(&context);
+            result.usage = reply::usage(&context, &agent.agent);
             result.worked_ms = Some(u64::try_from(arrived.elapsed().as_millis()).unwrap_or(u64::MAX));
             let answer = result.to_bytes();
             // Larger output is in the object store, like that of any task.
@@ -307,7 +307,7 @@ async fn carry_out(
     timer.end(&ended);
     ended.log_failure(context);
     // Boxed, because a task may take long, and memory for its end is only needed then.
-    let body = Box::pin(reply::node_result(&host.mesh, context, &ended, &host.halt)).await;
+    let body = Box::pin(reply::node_result(&host.mesh, &host.agent.agent, context, &ended, &host.halt)).await;
     drop(guard);
     if let Some(feed) = context.feed() {
         Box::pin(feed.ended(&result_task(Draft::new(id, ended.result)))).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sinew_mesh::artifact::{ArtifactOwner, ArtifactStore};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::Fault;
@@ -12,6 +12,7 @@ use sinew_protocol::task::{Content, Draft, ResultArtifact, WorkflowNodeResult, r
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::Agent;
 use crate::artifacts::KeptVersion;
 use crate::context::Context;
 use crate::failure::ARTIFACTS;
@@ -32,11 +33,12 @@ const TRIES: u32 = 8;
 /// Returns the end of a task, with its artifacts stored for other processes.
 pub(crate) async fn task(
     mesh: &Mesh,
+    agent: &Agent,
     context: &Context,
     ended: &EndedTask,
     halt: &CancellationToken,
 ) -> Task {
-    let usage = usage(context);
+    let usage = usage(context, agent);
     match store(mesh, context, halt).await {
         Ok(artifacts) => build(context, ended, &artifacts, usage),
         Err(error) => {
@@ -47,14 +49,25 @@ pub(crate) async fn task(
     }
 }
 
-/// Takes the usage report, if it is small enough.
-pub(crate) fn usage(context: &Context) -> Value {
-    context.take_usage().filter(|usage| usage.to_string().len() <= LARGEST_USAGE).unwrap_or_default()
+/// Takes the usage report, if it is small enough, and adds which version of the agent answered:
+/// `agent: {version}`, with `build` if the agent has one.
+pub(crate) fn usage(context: &Context, agent: &Agent) -> Value {
+    let usage = context.take_usage().filter(|usage| usage.to_string().len() <= LARGEST_USAGE);
+    let mut usage = usage.unwrap_or_else(|| json!({}));
+    if let Some(members) = usage.as_object_mut() {
+        let mut version = json!({ "version": agent.version });
+        if let Some(build) = &agent.build {
+            version["build"] = build.as_str().into();
+        }
+        members.insert("agent".to_owned(), version);
+    }
+    usage
 }
 
 /// Returns the end of a task of a node request, with its artifacts stored for other processes.
 pub(crate) async fn node_result(
     mesh: &Mesh,
+    agent: &Agent,
     context: &Context,
     ended: &EndedTask,
     halt: &CancellationToken,
@@ -63,7 +76,7 @@ pub(crate) async fn node_result(
     match store(mesh, context, halt).await {
         Ok(artifacts) => {
             let mut result = WorkflowNodeResult::of_end(task, &ended.result, &artifacts);
-            (result.usage, result.retry_count) = (usage(context), ended.retries);
+            (result.usage, result.retry_count) = (usage(context, agent), ended.retries);
             result.worked_ms = Some(worked_ms(ended));
             (result.events, result.logs) = (context.take_events(), context.take_log());
             result.to_bytes().into()

@@ -51,7 +51,7 @@ async fn a_task_is_answered_and_then_acknowledged() {
             "attempt": context.attempt(),
         }))
     });
-    let served = serve(&server, &mesh, agent).await;
+    let served = serve(&server, &mesh, agent.build("3f2a91")).await;
     let one = asked(&mesh, "echo", 1);
     let node = WorkflowNodeRequestData {
         node_id: "node".to_owned(),
@@ -68,7 +68,7 @@ async fn a_task_is_answered_and_then_acknowledged() {
     assert_eq!(result.output, NodeOutput::Value(want));
     assert_eq!(
         (result.task.as_str(), result.fault, result.usage),
-        (one.task.as_str(), None, json!({"tokens": 7}))
+        (one.task.as_str(), None, json!({"tokens": 7, "agent": {"version": "1.0.0", "build": "3f2a91"}}))
     );
     let names: Vec<String> = result.artifacts.iter().map(|one| one.reference().to_string()).collect();
     assert_eq!(names, ["note.txt:v0", "out.json:v0"]);

@@ -171,6 +171,8 @@ pub(crate) async fn deploy_programs(mesh: &Mesh, name: &str, programs: Vec<Progr
             mermaid: String::new(),
             at: 0,
             by: "chaos".to_owned(),
+            author_version: None,
+            pause: None,
         };
         mesh.workflows().deploy(&deployment).await?;
     }

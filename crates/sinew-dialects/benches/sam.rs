@@ -100,8 +100,13 @@ fn graph(nodes: usize, conditions: bool) -> Arc<IndexedPlan> {
 fn run(graph: &Arc<IndexedPlan>) -> Machine<()> {
     let adapter = by_name("sam").expect("the dialect").adapter();
     let mut machine = Machine::new(Arc::clone(graph), adapter);
-    let start =
-        EngineInput::Start { input: json!({}), mode: ExecutionMode::default(), depth: 0, chain: Vec::new() };
+    let start = EngineInput::Start {
+        input: json!({}),
+        mode: ExecutionMode::default(),
+        depth: 0,
+        chain: Vec::new(),
+        paused: None,
+    };
     let mut decided = machine.handle(0, start).expect("it starts");
     loop {
         let next = decided.actions.iter().find_map(|action| match action {

@@ -73,7 +73,13 @@ impl Bench {
 
     /// Starts, and continues until no events are pending.
     pub(crate) fn start(&mut self, input: Value, stub: &mut Stub<'_>) {
-        let start = EngineInput::Start { input, mode: ExecutionMode::default(), depth: 0, chain: Vec::new() };
+        let start = EngineInput::Start {
+            input,
+            mode: ExecutionMode::default(),
+            depth: 0,
+            chain: Vec::new(),
+            paused: None,
+        };
         self.input(start, stub).expect("a fresh execution starts");
         self.go_on(stub);
     }

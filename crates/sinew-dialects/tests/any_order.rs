@@ -298,7 +298,10 @@ fn history(subject: &Subject, seed: u64, loud: bool) -> TerminalStatus {
     let mut world = World { subject, machine, now: 0, tasks: BTreeMap::new(), loud };
     let input = if dice.roll(10) == 0 { dice.pick(&subject.words).clone() } else { subject.input.clone() };
     let mode = ExecutionMode { dry_run: dice.roll(30) == 0, ..ExecutionMode::default() };
-    assert!(world.give(EngineInput::Start { input, mode, depth: 0, chain: vec![] }), "it starts");
+    assert!(
+        world.give(EngineInput::Start { input, mode, depth: 0, chain: vec![], paused: None }),
+        "it starts"
+    );
     for _ in 0..dice.roll(usize::try_from(INPUTS).unwrap()) {
         world.any_input(&mut dice);
     }

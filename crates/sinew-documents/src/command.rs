@@ -19,6 +19,10 @@ pub struct StartedExecution {
     /// mesh. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// Why the execution exists but has not started: `workflow paused by ada: reason`. Absent if it
+    /// has started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<String>,
 }
 
 /// Execution that received a command.

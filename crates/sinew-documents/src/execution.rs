@@ -157,6 +157,9 @@ pub struct RecordOrigin {
     /// Id of the execution that called this one. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
+    /// Idempotency key of the start. Absent if the caller specified none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
 }
 
 impl From<ExecutionMeta> for RecordOrigin {
@@ -167,6 +170,7 @@ impl From<ExecutionMeta> for RecordOrigin {
             session: meta.session,
             labels: meta.labels,
             parent: meta.parent.map(|parent| parent.execution.to_string()),
+            idempotency_key: meta.idempotency_key,
         }
     }
 }

@@ -20,6 +20,13 @@ pub struct DeployedRow {
     pub description: String,
     /// Digest of the newest version.
     pub digest: String,
+    /// Version that the file specifies. Absent if it specifies none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author_version: Option<String>,
+    /// Why executions do not start: `workflow paused by ada: reason`. Absent unless the workflow is
+    /// paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<String>,
     /// Number of versions.
     pub versions: usize,
     /// When the newest version was deployed (RFC 3339).
@@ -39,6 +46,12 @@ pub struct VersionRow {
     pub name: String,
     /// Digest of the plan.
     pub version: String,
+    /// Version that the file specifies. Absent if it specifies none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author_version: Option<String>,
+    /// Whether new executions run this version.
+    #[serde(default)]
+    pub current: bool,
     /// Dialect of the workflow.
     pub dialect: String,
     /// When the version was deployed (RFC 3339).
@@ -60,6 +73,10 @@ pub struct WorkflowDescription {
     pub version: Option<String>,
     /// Digest of the plan.
     pub digest: String,
+    /// Why executions do not start: `workflow paused by ada: reason`. Absent unless the workflow is
+    /// deployed and paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<String>,
     /// Path of the workflow file. For a deployed workflow, its name.
     pub file: String,
     /// Nodes in the order of the file, up to the requested number.
@@ -131,6 +148,27 @@ pub struct Deployed {
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Finding>,
+}
+
+/// State of a workflow after it was paused, resumed or rolled back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkflowState {
+    /// Name of the workflow.
+    pub name: String,
+    /// Digest of the version that new executions run.
+    pub version: String,
+    /// Version that the file of this version specifies. Absent if it specifies none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author_version: Option<String>,
+    /// Digest of the version before a rollback. Absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<String>,
+    /// Why executions do not start: `workflow paused by ada: reason`. Absent unless the workflow is
+    /// paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<String>,
+    /// Number of executions that were created and have not started because of the pause.
+    pub kept: usize,
 }
 
 /// Source of a version of a workflow.

@@ -155,6 +155,7 @@ impl Run {
             mode: ExecutionMode::default(),
             depth: 0,
             chain: Vec::new(),
+            paused: None,
         });
     }
 

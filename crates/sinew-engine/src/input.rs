@@ -25,6 +25,8 @@ pub enum EngineInput {
         depth: u32,
         /// Names of the calling workflows.
         chain: Vec<String>,
+        /// Reason why the execution starts paused: its workflow is paused.
+        paused: Option<String>,
     },
     /// An attempt ended.
     Done {

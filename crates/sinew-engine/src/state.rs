@@ -357,6 +357,16 @@ impl ActivationEnd {
     pub const fn is_success(self) -> bool {
         matches!(self, Self::Succeeded | Self::Skipped)
     }
+
+    /// Returns the name of the end in its JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+        }
+    }
 }
 
 /// Children of one activation.

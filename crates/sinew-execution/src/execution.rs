@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sinew_engine::{Action, AdapterContext, Decided, EngineInput, Fact, FactError, Machine, NativeEvent};
 use sinew_engine::{ExecutionState, InputRefusal, OpenWait, Round, Time};
 use sinew_protocol::ExecutionId;
+use sinew_protocol::deployment::WORKFLOW_PAUSE_PREFIX;
 
 use crate::native_events::NativeEvents;
 use crate::program::Program;
@@ -90,6 +91,14 @@ impl Execution {
         let (mut events, mut projection) = (Vec::new(), NativeEvents::default());
         self.replay(|ctx, fact| events.extend(projection.of_fact(self.program.adapter, ctx, fact)));
         events
+    }
+
+    /// Returns why the execution has not started work: its workflow is paused. `None` if it has, or if
+    /// an operator paused it.
+    pub fn kept_reason(&self) -> Option<&str> {
+        let state = self.state();
+        let reason = state.paused.as_deref().filter(|reason| reason.starts_with(WORKFLOW_PAUSE_PREFIX));
+        reason.filter(|_| !state.ended)
     }
 
     /// Returns the current result object of the dialect.

@@ -11,6 +11,7 @@ pub mod artifacts;
 pub mod events;
 pub mod reply;
 pub mod request;
+pub mod route;
 pub mod usage;
 
 mod call;

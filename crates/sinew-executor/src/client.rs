@@ -432,6 +432,7 @@ impl Client {
                     let has_owner = self.is_owned(shard, &error).await?;
                     for summary in open.iter_mut().filter(|_| !has_owner) {
                         (summary.waiting, summary.agents) = (Some(NO_OWNER.to_owned()), Vec::new());
+                        summary.waits_for = vec!["executor".to_owned()];
                     }
                     open.extend(starts);
                     Ok(open)

@@ -2,6 +2,7 @@
 
 use sinew_protocol::code;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sinew_engine::Adapter;
@@ -9,6 +10,7 @@ use sinew_mesh::workflow::{StoredPlan, Workflows};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_plan::Plan;
 use sinew_protocol::Fault;
+use sinew_protocol::deployment::WorkflowPause;
 use tracing::debug;
 
 use sinew_execution::Program;
@@ -36,6 +38,7 @@ pub struct Programs {
     adapters: Adapters,
     calls: Option<CallPrograms>,
     ready: moka::sync::Cache<Arc<str>, Program>,
+    kept: Arc<AtomicU64>,
     /// Deployed workflows.
     pub workflows: Workflows,
 }
@@ -44,7 +47,7 @@ impl Programs {
     /// Creates programs of these dialects from the store of this mesh.
     pub fn new(mesh: Mesh, adapters: Adapters, workflows: Workflows) -> Self {
         let ready = moka::sync::Cache::builder().max_capacity(KEPT).time_to_idle(KEPT_UNUSED).build();
-        Self { mesh, adapters, calls: None, ready, workflows }
+        Self { mesh, adapters, calls: None, ready, kept: Arc::default(), workflows }
     }
 
     /// Adds generated workflows.
@@ -91,6 +94,29 @@ impl Programs {
         debug!(%digest, workflow = program.name(), "plan fetched");
         self.ready.insert(digest.into(), program.clone());
         Ok(program)
+    }
+
+    /// Returns why executions of this workflow start paused; `None` unless it is paused.
+    pub fn pause_of(&self, name: &str) -> Option<String> {
+        self.workflows.get(name)?.deployment.pause.as_ref().map(WorkflowPause::text)
+    }
+
+    /// Returns whether a workflow is deployed and not paused. Starts that were kept stay kept if it is
+    /// deleted.
+    pub(crate) fn is_unpaused(&self, name: &str) -> bool {
+        self.workflows.get(name).is_some_and(|latest| latest.deployment.pause.is_none())
+    }
+
+    /// Like [`Self::pause_of`], and counts the starts that are kept.
+    pub(crate) fn keep_start(&self, name: &str) -> Option<String> {
+        let pause = self.pause_of(name)?;
+        self.kept.fetch_add(1, Ordering::Relaxed);
+        Some(pause)
+    }
+
+    /// Returns the number of starts that were kept so far.
+    pub(crate) fn kept_count(&self) -> u64 {
+        self.kept.load(Ordering::Relaxed)
     }
 
     /// Returns the cached program for a start, if it belongs to this workflow.

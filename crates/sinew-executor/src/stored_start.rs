@@ -1,8 +1,10 @@
 //! Starts that are stored and that no owner has processed, as rows of lists.
 
 use sinew_mesh::inbox::StoredStart;
+use sinew_protocol::attributes::ExecutionAttributes;
 use sinew_protocol::command::Command;
 use sinew_protocol::query::{AN_EXECUTOR, ExecutionStatus, Summary};
+use sinew_protocol::start::new_key_time;
 use sinew_protocol::subject::Operation;
 use sinew_protocol::usage::ModelTotals;
 
@@ -21,7 +23,15 @@ pub(crate) fn stored_summary(stored: StoredStart) -> Option<Summary> {
         waiting: Some(AN_EXECUTOR.to_owned()),
         agents: Vec::new(),
         questions: Some(0),
-        labels: start.labels,
+        waits_for: vec!["executor".to_owned()],
+        attributes: ExecutionAttributes {
+            labels: start.labels,
+            idempotency_key: start.idempotency_key.filter(|key| new_key_time(key).is_none()),
+            session: start.session,
+            user: start.user,
+            ..ExecutionAttributes::default()
+        },
+        plan: start.version,
         usage: ModelTotals::default(),
     })
 }

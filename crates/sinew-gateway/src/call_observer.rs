@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use futures_util::future::join_all;
+use sinew_documents::execution_filter::ExecutionFilter;
 use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::timestamp::Timestamp;
-use sinew_inspection::list::{self, RowFilter};
+use sinew_inspection::list;
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::MeshOperator;
 use sinew_operations::observed_calls::{CallCounts, calls_of};
@@ -31,7 +32,7 @@ pub(crate) struct CallObserver(Mutex<VecDeque<(ClosedKey, CallCounts)>>);
 impl CallObserver {
     /// Returns the number of executions whose calls are known, and their calls.
     pub(crate) async fn observe(&self, operator: &MeshOperator) -> Result<(usize, CallCounts), Failure> {
-        let mut rows = operator.rows_behind(&RowFilter::default(), None, LATEST_CLOSED).await?;
+        let mut rows = operator.rows_behind(&ExecutionFilter::default(), None, LATEST_CLOSED).await?;
         list::sort(&mut rows);
         let (closed, open): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.status.is_terminal());
         let mut kept = self.0.lock().await;

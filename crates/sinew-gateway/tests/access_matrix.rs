@@ -28,7 +28,7 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 78] = [
+const ROUTES: [(&str, &str, Needs); 82] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
@@ -67,6 +67,10 @@ const ROUTES: [(&str, &str, Needs); 78] = [
     ("POST", "/api/v1/executions/{id}/resume", Client),
     ("POST", "/api/v1/executions/{id}/retry", Client),
     ("POST", "/api/v1/executions/{id}/fork", Client),
+    ("POST", "/api/v1/executions/bulk", Client),
+    ("POST", "/api/v1/workflows/{name}/pause", Admin),
+    ("POST", "/api/v1/workflows/{name}/resume", Admin),
+    ("POST", "/api/v1/workflows/{name}/rollback", Admin),
     ("GET", "/api/v1/approvals", Operator),
     ("GET", "/api/v1/approval-count", Operator),
     ("GET", "/api/v1/reports/nodes", Operator),

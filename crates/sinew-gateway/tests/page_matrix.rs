@@ -25,7 +25,7 @@ enum PageNeeds {
 
 use PageNeeds::{Deployer, Nothing, Reader, Steerer};
 
-const PAGES: [(&str, &str, PageNeeds); 63] = [
+const PAGES: [(&str, &str, PageNeeds); 66] = [
     ("GET", "/", Reader),
     ("GET", "/console", Reader),
     ("GET", "/console/", Reader),
@@ -91,6 +91,9 @@ const PAGES: [(&str, &str, PageNeeds); 63] = [
     ("POST", "/console/{*rest}", Steerer),
     // The last one: it removes what the others show.
     ("POST", "/console/workflows/{name}/remove", Deployer),
+    ("POST", "/console/workflows/{name}/pause", Deployer),
+    ("POST", "/console/workflows/{name}/resume", Deployer),
+    ("POST", "/console/workflows/{name}/rollback", Deployer),
 ];
 
 #[test]

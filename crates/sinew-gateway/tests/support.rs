@@ -397,6 +397,8 @@ async fn deploy(mesh: &Mesh, name: &str, text: &str) {
             mermaid: "flowchart LR\n a".to_owned(),
             at: 0,
             by: "tester".to_owned(),
+            author_version: None,
+            pause: None,
         };
         mesh.workflows().deploy(&deployment).await.unwrap();
     }

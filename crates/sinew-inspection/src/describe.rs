@@ -311,6 +311,9 @@ pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> Strin
             line(name, &words::one_line(value, 100));
         }
     }
+    if let Some(key) = &about.idempotency_key {
+        line("key", &words::one_line(key, 200));
+    }
     if let Some(parent) = &about.parent {
         line("called by", &words::name(parent));
     }

@@ -1,5 +1,7 @@
 //! `execution list`: one row per execution, and the filter.
 
+use serde_json::Value;
+use sinew_documents::execution_filter::FilteredRecord;
 use sinew_documents::execution_list::{ExecutionRow, RowFault};
 use sinew_documents::model_usage::totals_words;
 use sinew_documents::timestamp::Timestamp;
@@ -11,8 +13,9 @@ use crate::execution_status::status_of;
 use crate::record::Record;
 use crate::view_context::{MeshPresence, ViewContext};
 use crate::{describe, waiting};
+use sinew_execution::route::called_names;
 use sinew_execution::usage::execution_usage;
-use sinew_protocol::query::ExecutionStatus;
+use sinew_protocol::attributes::ExecutionAttributes;
 
 /// Returns why an execution failed; `None` if it did not.
 pub fn row_fault(record: &Record) -> Option<RowFault> {
@@ -24,6 +27,41 @@ pub fn row_fault(record: &Record) -> Option<RowFault> {
         agent: failure.chain.iter().find_map(|cause| cause.agent.clone()),
         node: failure.node,
     })
+}
+
+/// Returns the attributes of a record's execution.
+pub fn attributes(record: &Record) -> ExecutionAttributes {
+    let about = &record.about;
+    ExecutionAttributes {
+        labels: about.labels.clone(),
+        idempotency_key: about.idempotency_key.clone(),
+        parent: about.parent.clone(),
+        session: about.session.clone(),
+        user: about.user.clone(),
+        called: called_names(record.execution.state()),
+        incomplete: false,
+    }
+}
+
+/// Returns what only the record contains of an execution that a filter compares.
+pub fn filtered_record(record: &Record, now: Time) -> FilteredRecord {
+    let state = record.execution.state();
+    let text = |value: Option<&Value>| value.map(Value::to_string).unwrap_or_default().to_lowercase();
+    let failure = describe::failure(record);
+    let faults = failure.iter().flat_map(|failure| &failure.chain).map(|cause| &cause.fault);
+    let errors: Vec<String> = faults.map(|fault| format!("{} {}", fault.code, fault.message)).collect();
+    let waits = waiting::waits(record, &ViewContext::of(&record.execution, now, &MeshPresence::default()));
+    let failed = failure.iter().flat_map(|failure| {
+        failure.node.iter().chain(failure.chain.iter().filter_map(|cause| cause.node.as_ref()))
+    });
+    let nodes = failed.cloned().chain(waits.into_iter().filter_map(|wait| wait.node));
+    FilteredRecord {
+        input: text(Some(record.execution.ctx().input())),
+        output: text(state.outcome.as_ref().and_then(|outcome| outcome.output.as_deref())),
+        errors: errors.join("\n").to_lowercase(),
+        // A child of a map has an index: `ship[2]`.
+        nodes: nodes.flat_map(|node| [node.split('[').next().unwrap_or_default().to_owned(), node]).collect(),
+    }
 }
 
 /// Returns the row of a record.
@@ -43,41 +81,10 @@ pub fn execution_row(record: &Record, now: Time) -> ExecutionRow {
             &ViewContext::of(&record.execution, now, &MeshPresence::default()),
         )),
         fault: state.ended.then(|| row_fault(record)).flatten(),
-        labels: record.about.labels.clone(),
+        attributes: attributes(record),
+        plan: Some(record.execution.program().graph.digest().to_owned()),
+        waits_for: Vec::new(),
         usage: execution_usage(state),
-    }
-}
-
-/// A filter of rows. Empty lists match all.
-#[derive(Clone, Debug, Default)]
-pub struct RowFilter {
-    /// Status.
-    pub status: Vec<ExecutionStatus>,
-    /// Name of the workflow.
-    pub workflow: Vec<String>,
-    /// Labels.
-    pub labels: Vec<(String, String)>,
-    /// Started at or after.
-    pub since: Option<Time>,
-    /// Started before.
-    pub until: Option<Time>,
-    /// Operator codes of the faults by which executions ended.
-    pub errors: Vec<String>,
-    /// Caller who started it.
-    pub caller: Option<String>,
-}
-
-impl RowFilter {
-    /// Returns true if the row matches.
-    pub fn takes(&self, row: &ExecutionRow) -> bool {
-        (self.status.is_empty() || self.status.contains(&row.status))
-            && (self.workflow.is_empty() || self.workflow.contains(&row.workflow))
-            && self.caller.as_ref().is_none_or(|caller| *caller == row.caller)
-            && self.labels.iter().all(|(key, value)| row.labels.get(key) == Some(value))
-            && self.since.is_none_or(|since| row.started.ms() >= since)
-            && self.until.is_none_or(|until| row.started.ms() < until)
-            && (self.errors.is_empty()
-                || row.fault.as_ref().is_some_and(|fault| self.errors.contains(&fault.code)))
     }
 }
 
@@ -93,7 +100,7 @@ pub fn sort(rows: &mut [ExecutionRow]) {
 pub fn text(rows: &[ExecutionRow], now: Time, wide: bool, color: bool) -> String {
     let mut heads = vec!["EXECUTION", "STATUS", "WORKFLOW", "STARTED", "TIME"];
     if wide {
-        heads.extend(["CALLER", "LABELS"]);
+        heads.extend(["CALLER", "KEY", "LABELS"]);
     }
     let has_models = rows.iter().any(|row| !row.usage.is_empty());
     if has_models {
@@ -111,8 +118,13 @@ pub fn text(rows: &[ExecutionRow], now: Time, wide: bool, color: bool) -> String
         ];
         if wide {
             let labels: Vec<String> =
-                row.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-            line.extend([words::one_line(&row.caller, 30), words::one_line(&labels.join(","), 60)]);
+                row.attributes.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            let key = row.attributes.idempotency_key.as_deref().unwrap_or_default();
+            line.extend([
+                words::one_line(&row.caller, 30),
+                words::one_line(key, 40),
+                words::one_line(&labels.join(","), 60),
+            ]);
         }
         if has_models {
             line.push(totals_words(&row.usage));

@@ -104,6 +104,14 @@ fn inputs(graph: &IndexedPlan, state: &ExecutionState, round: &Round) -> Vec<Eng
     told.into_iter().chain([EngineInput::Tick]).collect()
 }
 
+/// Returns the reason with which an execution started paused.
+fn pause_at_start(round: &Round) -> Option<String> {
+    match round.facts.get(1) {
+        Some(Fact::Paused { reason }) => Some(reason.clone()),
+        _ => None,
+    }
+}
+
 fn input(graph: &IndexedPlan, state: &ExecutionState, round: &Round, fact: &Fact) -> Option<EngineInput> {
     Some(match fact {
         Fact::Started(start) => EngineInput::Start {
@@ -111,6 +119,7 @@ fn input(graph: &IndexedPlan, state: &ExecutionState, round: &Round, fact: &Fact
             mode: start.mode.clone(),
             depth: start.depth,
             chain: start.chain.clone(),
+            paused: pause_at_start(round),
         },
         Fact::Replied { result: Err(fault), .. } if fault.code == ATTEMPT_TIMED_OUT => return None,
         Fact::Replied { act, attempt, result: Err(fault), usage, worked_ms, .. } => EngineInput::Failed {

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sinew_dialects::LowerOptions;
 use sinew_documents::execution::{RecordOrigin, WaitKind};
+use sinew_documents::execution_filter::{ExecutionFilter, FilteredRow};
 use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::node::{NodeRow, TreeBranch};
 use sinew_documents::node_status::NodeStatus;
@@ -624,7 +625,7 @@ fn what_was_decided_is_decided_again() {
 fn lists_show_what_goes_on_first_and_filter() {
     let mut rows: Vec<ExecutionRow> =
         [failed(), asked(&[])].iter().map(|record| list::execution_row(record, HOUR)).collect();
-    rows[0].labels.insert("team".into(), "a".into());
+    rows[0].attributes.labels.insert("team".into(), "a".into());
     list::sort(&mut rows);
     assert_eq!(rows[0].status, ExecutionStatus::Waiting);
     let text = list::text(&rows, HOUR, true, false);
@@ -633,18 +634,20 @@ fn lists_show_what_goes_on_first_and_filter() {
         ModelTotals { turns: 2, input_tokens: 18_450, cost_usd: Some(0.25), ..ModelTotals::default() };
     let text = list::text(&rows, HOUR, false, false);
     assert!(text.contains("MODELS") && text.contains("2 turns, 18.4k tokens, $0.2500"), "{text}");
-    let count = |wanted: list::RowFilter| rows.iter().filter(|row| wanted.takes(row)).count();
-    assert_eq!(count(list::RowFilter::default()), 2);
+    let count = |wanted: ExecutionFilter| {
+        rows.iter().filter(|row| wanted.takes(&FilteredRow::from(*row)) == Some(true)).count()
+    };
+    assert_eq!(count(ExecutionFilter::default()), 2);
     assert_eq!(
-        count(list::RowFilter { status: vec![ExecutionStatus::Failure], ..list::RowFilter::default() }),
+        count(ExecutionFilter { status: vec![ExecutionStatus::Failure], ..ExecutionFilter::default() }),
         1
     );
     assert_eq!(
-        count(list::RowFilter { labels: vec![("team".into(), "b".into())], ..list::RowFilter::default() }),
+        count(ExecutionFilter { labels: vec![("team".into(), "b".into())], ..ExecutionFilter::default() }),
         0
     );
-    assert_eq!(count(list::RowFilter { since: Some(1), ..list::RowFilter::default() }), 0);
-    assert_eq!(count(list::RowFilter { workflow: vec!["orders".into()], ..list::RowFilter::default() }), 1);
+    assert_eq!(count(ExecutionFilter { since: Some(1), ..ExecutionFilter::default() }), 0);
+    assert_eq!(count(ExecutionFilter { workflow: vec!["orders".into()], ..ExecutionFilter::default() }), 1);
 }
 
 /// The fixtures of transcripts equal the records of the driver; `UPDATE=1` writes them.

@@ -8,6 +8,7 @@ use sinew_documents::timestamp::Timestamp;
 use sinew_documents::words::duration;
 use sinew_engine::{Time, WaitingFor};
 use sinew_execution::events;
+use sinew_protocol::deployment::WORKFLOW_PAUSE_PREFIX;
 use sinew_protocol::person_wait::PersonWait;
 
 use crate::record::Record;
@@ -77,6 +78,9 @@ pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
                 }
                 WaitingFor::Children { .. } => (WaitKind::Children, "its children".to_owned()),
                 WaitingFor::Turn => (WaitKind::Turn, "a free slot".to_owned()),
+                WaitingFor::Resume { reason } if reason.starts_with(WORKFLOW_PAUSE_PREFIX) => {
+                    (WaitKind::Resume, reason.clone())
+                }
                 WaitingFor::Resume { reason } => {
                     (WaitKind::Resume, format!("an operator to resume it ({reason})"))
                 }

@@ -98,6 +98,8 @@ async fn a_record_is_sent_where_none_is() {
         fault_code: None,
         plan: None,
         is_dry_run: false,
+        route: None,
+        attributes: Default::default(),
     };
     let first = mesh.history().send(&mut publisher, &closed(2), "first".into()).await;
     assert!(stored(&mut publisher, first).await.is_some());

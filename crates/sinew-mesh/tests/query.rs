@@ -16,6 +16,7 @@ use serde_json::json;
 use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::query::{Answer, ExecutionStatus, Query, QueryError, Summary};
 use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::attributes::ExecutionAttributes;
 use sinew_protocol::{ExecutionId, Subject, Token, header};
 
 use crate::started;
@@ -31,7 +32,13 @@ fn summary(n: usize) -> Summary {
         waiting: Some("approval".to_owned()),
         agents: Vec::new(),
         questions: None,
-        labels: BTreeMap::from([("team".to_owned(), "ä".to_owned())]),
+        waits_for: vec!["person".to_owned()],
+        attributes: ExecutionAttributes {
+            labels: BTreeMap::from([("team".to_owned(), "ä".to_owned())]),
+            idempotency_key: Some("order-17".to_owned()),
+            ..ExecutionAttributes::default()
+        },
+        plan: Some("0f".repeat(32)),
         usage: sinew_protocol::usage::ModelTotals::default(),
     }
 }

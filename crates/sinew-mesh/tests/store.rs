@@ -16,6 +16,7 @@ use sinew_mesh::history::{ClosedExecution, HistoryFilter, LARGEST_MESSAGE};
 use sinew_mesh::history_index::{HistoryCursor, HistoryIndex};
 use sinew_mesh::workflow::{MOST_VERSIONS, PlanFile, PlanTexts, StoredPlan, Workflows};
 use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::attributes::ExecutionAttributes;
 use sinew_protocol::deployment::{Deployment, MAX_DEPLOYMENT};
 use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{ExecutionId, Subject, Token, header};
@@ -84,6 +85,8 @@ fn deployment(name: &str, n: u32) -> Deployment {
         mermaid: "graph TD".to_owned(),
         at: u64::from(n),
         by: "ops".to_owned(),
+        author_version: None,
+        pause: None,
     }
 }
 
@@ -211,6 +214,13 @@ fn closed(n: usize) -> ClosedExecution {
         fault_code: (!n.is_multiple_of(2)).then(|| "SINEW-5001 ä\r\n".to_owned()),
         plan: (!n.is_multiple_of(3)).then(|| format!("{n}b%\n")),
         is_dry_run: n.is_multiple_of(3),
+        route: Some(format!("route-{n}")),
+        attributes: ExecutionAttributes {
+            labels: [("töam".to_owned(), "\"a\",\n".to_owned())].into(),
+            idempotency_key: Some(format!("order-{n}")),
+            called: vec!["Clerk".to_owned()],
+            ..ExecutionAttributes::default()
+        },
     }
 }
 

@@ -9,9 +9,9 @@ use futures_util::StreamExt as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_documents::agent::{AgentDetails, AgentLoad, AgentProcess, AgentRow, AgentState};
+use sinew_documents::execution_filter::ExecutionFilter;
 use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::words;
-use sinew_inspection::list::RowFilter;
 use sinew_mesh::Mesh;
 use sinew_mesh::card::{AnnouncedCard, Cards, OfflineCard};
 use sinew_mesh::task::QueueLength;
@@ -199,8 +199,12 @@ pub async fn set_intake(
 impl MeshOperator {
     /// Returns the latest executions that failed because of an agent, among those that match
     /// `visible`.
-    pub async fn agent_errors(&self, agent: &str, visible: RowFilter) -> Result<Vec<ExecutionRow>, Failure> {
-        let failed = RowFilter { status: vec![ExecutionStatus::Failure], ..visible };
+    pub async fn agent_errors(
+        &self,
+        agent: &str,
+        visible: ExecutionFilter,
+    ) -> Result<Vec<ExecutionRow>, Failure> {
+        let failed = ExecutionFilter { status: vec![ExecutionStatus::Failure], ..visible };
         let depth = ListDepth {
             limit: SEARCHED_FAILURES,
             details: RowDetails::All,

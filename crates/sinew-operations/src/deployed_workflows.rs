@@ -1,15 +1,17 @@
 //! Deployed workflows of a mesh: lists, versions, descriptions, tools, and removal.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sinew_dialects::{Lowered, PlanGraph};
 use sinew_documents::workflow::{DeployedRow, NodeOutline, VersionRow, WorkflowDescription};
-use sinew_mesh::workflow::{WorkflowVersion, Workflows};
+use sinew_mesh::workflow::{Deployment, WorkflowVersion, Workflows};
 use sinew_plan::{NodeIndex, NodeOperation, Plan, PlanNode};
 use sinew_protocol::code;
+use sinew_protocol::deployment::WorkflowPause;
 use sinew_protocol::tool::WorkflowTool;
 use sinew_source::Span;
 
@@ -45,13 +47,23 @@ pub struct WorkflowRemoval {
     pub open_executions: usize,
 }
 
+/// Returns the versions of a workflow, newest first: each digest once, as it was deployed last. A
+/// pause repeats a deployment.
+pub(crate) fn distinct_versions(workflows: &Workflows, name: &str) -> Vec<Arc<WorkflowVersion>> {
+    let mut seen = BTreeSet::new();
+    let newest_first = workflows.versions(name).into_iter().rev();
+    newest_first.filter(|one| seen.insert(one.deployment.digest.clone())).collect()
+}
+
 /// Returns the versions of a workflow, newest first; an empty list if it is not deployed.
 pub fn version_rows(workflows: &Workflows, name: &str) -> Vec<VersionRow> {
-    let mut all = workflows.versions(name);
-    all.reverse();
-    let row = |one: &sinew_mesh::workflow::Deployment| VersionRow {
+    let current = workflows.get(name).map(|latest| latest.deployment.digest.clone());
+    let all = distinct_versions(workflows, name);
+    let row = |one: &Deployment| VersionRow {
         name: one.name.clone(),
         version: one.digest.clone(),
+        author_version: one.author_version.clone(),
+        current: current.as_ref() == Some(&one.digest),
         dialect: one.dialect.clone(),
         deployed: one.at.into(),
         by: one.by.clone(),
@@ -74,7 +86,9 @@ impl MeshOperator {
                 dialect: deployed.dialect.clone(),
                 description: deployed.description.clone(),
                 digest: deployed.digest.clone(),
-                versions: workflows.versions(&deployed.name).len(),
+                author_version: deployed.author_version.clone(),
+                paused: deployed.pause.as_ref().map(WorkflowPause::text),
+                versions: distinct_versions(&workflows, &deployed.name).len(),
                 deployed: deployed.at.into(),
                 by: deployed.by.clone(),
                 warnings,
@@ -192,6 +206,7 @@ fn describe_plan(
         description: plan.description.clone(),
         version: plan.version.clone(),
         digest,
+        paused: None,
         file,
         nodes: plan.nodes.iter().enumerate().take(listed_nodes).map(outline).collect(),
         agents: names(partners(plan, true)),

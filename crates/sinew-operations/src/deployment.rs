@@ -88,11 +88,14 @@ async fn deploy_file(mesh: &Mesh, cards: &Cards, loaded: &Loaded) -> Result<Vec<
         let plan = &lowered.plan;
         let version = sinew_plan::digest(plan);
         let known = mesh.workflows().latest(&plan.name).await?;
-        let new = known.is_none_or(|known| known.deployment.digest != version);
+        let new = known.as_ref().is_none_or(|known| known.deployment.digest != version);
         // Comments may change without changing the plan: people should see the current file.
         store(mesh, plan, Some(&loaded.path), texts_of(lowered)).await?;
         if new {
-            mesh.workflows().deploy(&deployment(mesh, loaded, lowered, &version)).await?;
+            // A paused workflow stays paused.
+            let pause = known.and_then(|known| known.deployment.pause.clone());
+            let next = Deployment { pause, ..deployment(mesh, loaded, lowered, &version) };
+            mesh.workflows().deploy(&next).await?;
         }
         let document = Deployed {
             name: plan.name.clone(),
@@ -216,6 +219,8 @@ fn deployment(mesh: &Mesh, loaded: &Loaded, lowered: &Lowered, digest: &str) -> 
         mermaid: mermaid.unwrap_or_default(),
         at: local::now(),
         by: caller(mesh.caller()),
+        author_version: plan.version.clone(),
+        pause: None,
     }
 }
 

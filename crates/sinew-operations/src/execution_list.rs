@@ -4,19 +4,22 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use sinew_documents::execution_list::ExecutionRow;
+use futures_util::StreamExt as _;
+use sinew_documents::execution_filter::{ExecutionFilter, FilteredRow};
+use sinew_documents::execution_list::{ExecutionRow, SearchExtent};
 use sinew_engine::Time;
-use sinew_inspection::list::{self, RowFilter};
+use sinew_inspection::list;
 use sinew_mesh::history::HistoryFilter;
 use sinew_mesh::history_index::HistoryCursor;
+use sinew_runtime::local;
 
 use crate::failure::Failure;
-use crate::mesh_operator::{MeshOperator, RowDetails};
+use crate::mesh_operator::{AT_ONCE, MeshOperator, RowDetails, complete_row};
 
-/// Maximum number of closed executions read to find matches.
-const MAX_ROWS_READ: usize = 5_000;
+/// Maximum number of records read to find matches.
+pub const MAX_ROWS_READ: usize = 5_000;
 
-/// Minimum number of executions whose records are read together to find labels.
+/// Minimum number of executions that are read together to find matches.
 const MIN_PART_ROWS: usize = 200;
 
 /// Part of a list to read.
@@ -94,39 +97,58 @@ impl FromStr for ExecutionCursor {
     }
 }
 
+/// Executions that a filter matches.
+#[derive(Clone, Debug, Default)]
+pub struct FoundExecutions {
+    /// The executions, running first, then newest.
+    pub rows: Vec<ExecutionRow>,
+    /// How far records were read; `None` if the filter needs none.
+    pub searched: Option<SearchExtent>,
+    /// Position at which a search stopped before it found enough executions.
+    pub stopped_at: Option<ExecutionCursor>,
+}
+
 impl MeshOperator {
-    /// Lists the executions that match a filter, in order. Rows after `limit` have no labels and
-    /// reasons.
-    pub async fn list(&self, wanted: &RowFilter, depth: ListDepth) -> Result<Vec<ExecutionRow>, Failure> {
-        // Labels of closed executions are only known after their records are read.
-        let others = RowFilter { labels: Vec::new(), ..wanted.clone() };
-        if depth.counts_rest == RestOfList::Dropped {
-            return if wanted.labels.is_empty() {
-                let rows = self.rows_after(&others, depth.after.as_ref(), depth.limit).await?;
-                self.with_details(rows, depth.details).await
-            } else {
-                self.labelled(wanted, &others, depth).await
-            };
+    /// Lists the executions that match a filter, in order; see [`Self::search`].
+    pub async fn list(
+        &self,
+        wanted: &ExecutionFilter,
+        depth: ListDepth,
+    ) -> Result<Vec<ExecutionRow>, Failure> {
+        Ok(self.search(wanted, depth).await?.rows)
+    }
+
+    /// Finds the executions that match a filter, in order. Rows after `limit` have no reasons of
+    /// failures. Reads at most [`MAX_ROWS_READ`] records for rows that their headers do not decide.
+    pub async fn search(
+        &self,
+        wanted: &ExecutionFilter,
+        depth: ListDepth,
+    ) -> Result<FoundExecutions, Failure> {
+        if wanted.needs_records() || wanted.needs_attributes() {
+            return self.search_records(wanted, depth).await;
         }
-        let mut rows = self.rows(&history_filter(wanted), MAX_ROWS_READ).await?;
-        rows.retain(|row| others.takes(row));
-        rows.retain(|row| depth.after.as_ref().is_none_or(|after| after.is_before(row)));
-        list::sort(&mut rows);
-        if wanted.labels.is_empty() {
+        let rows = if depth.counts_rest == RestOfList::Dropped {
+            let rows = self.rows_after(wanted, depth.after.as_ref(), depth.limit).await?;
+            self.with_details(rows, depth.details).await?
+        } else {
+            let mut rows = self.rows(&history_filter(wanted), MAX_ROWS_READ).await?;
+            rows.retain(|row| takes(wanted, row) == Some(true));
+            rows.retain(|row| depth.after.as_ref().is_none_or(|after| after.is_before(row)));
+            list::sort(&mut rows);
             let rest = rows.split_off(rows.len().min(depth.limit));
             rows = self.with_details(rows, depth.details).await?;
             rows.extend(rest);
-        } else {
-            rows = self.with_details(rows, RowDetails::All).await?;
-            rows.retain(|row| wanted.takes(row));
-        }
-        Ok(rows)
+            rows
+        };
+        Ok(FoundExecutions { rows, ..FoundExecutions::default() })
     }
 
-    /// Returns at most `limit` rows after a cursor, in order, based on the headers of records.
+    /// Returns at most `limit` rows after a cursor, in order, that match or that only their records
+    /// decide.
     async fn rows_after(
         &self,
-        wanted: &RowFilter,
+        wanted: &ExecutionFilter,
         after: Option<&ExecutionCursor>,
         limit: usize,
     ) -> Result<Vec<ExecutionRow>, Failure> {
@@ -134,38 +156,85 @@ impl MeshOperator {
         let behind =
             behind.map(|after| HistoryCursor { started: after.started, execution: after.execution.clone() });
         let mut rows = self.rows_behind(wanted, behind.as_ref(), limit).await?;
-        rows.retain(|row| wanted.takes(row) && after.is_none_or(|after| after.is_before(row)));
+        rows.retain(|row| {
+            takes(wanted, row) != Some(false) && after.is_none_or(|after| after.is_before(row))
+        });
         list::sort(&mut rows);
         rows.truncate(limit);
         Ok(rows)
     }
 
-    /// Returns rows with labels: records are read in parts until enough of them match.
-    async fn labelled(
+    /// Reads rows in parts, and the records of those that only records decide, until enough of them
+    /// match.
+    async fn search_records(
         &self,
-        wanted: &RowFilter,
-        others: &RowFilter,
+        wanted: &ExecutionFilter,
         depth: ListDepth,
-    ) -> Result<Vec<ExecutionRow>, Failure> {
-        let (mut found, mut after, mut read) = (Vec::new(), depth.after, 0);
-        let part = depth.limit.max(MIN_PART_ROWS);
-        while found.len() < depth.limit && read < MAX_ROWS_READ {
-            let rows = self.rows_after(others, after.as_ref(), part).await?;
-            let (count, last) = (rows.len(), rows.last().map(ExecutionCursor::of));
-            (read, after) = (read + count, last);
-            let rows = self.with_details(rows, RowDetails::All).await?;
-            found.extend(rows.into_iter().filter(|row| wanted.takes(row)));
-            if count < part {
+    ) -> Result<FoundExecutions, Failure> {
+        let limit = match depth.counts_rest {
+            RestOfList::Dropped => depth.limit,
+            RestOfList::Counted => usize::MAX,
+        };
+        let part = limit.clamp(MIN_PART_ROWS, MAX_ROWS_READ);
+        let (mut found, mut after, mut extent) = (Vec::new(), depth.after, SearchExtent::default());
+        loop {
+            let rows = self.rows_after(wanted, after.as_ref(), part).await?;
+            let is_last = rows.len() < part;
+            extent.back_to = rows.last().map(|row| row.started).or(extent.back_to);
+            after = rows.last().map(ExecutionCursor::of).or(after);
+            extent.records += rows.iter().filter(|row| takes(wanted, row).is_none()).count() as u64;
+            found.extend(self.matching(wanted, rows).await?);
+            if is_last || found.len() >= limit {
+                break;
+            }
+            if extent.records >= MAX_ROWS_READ as u64 {
+                extent.stopped = true;
                 break;
             }
         }
-        found.truncate(depth.limit);
-        Ok(found)
+        let rest = found.split_off(found.len().min(depth.limit));
+        let mut rows = self.with_details(found, depth.details).await?;
+        if depth.counts_rest == RestOfList::Counted {
+            rows.extend(rest);
+        }
+        if extent.records == 0 {
+            return Ok(FoundExecutions { rows, ..FoundExecutions::default() });
+        }
+        let open = self.client.open().await?.len() as u64;
+        extent.of = open + self.history.closed_count(self.mesh()).await?;
+        let stopped_at = after.filter(|_| extent.stopped);
+        Ok(FoundExecutions { rows, searched: Some(extent), stopped_at })
+    }
+
+    /// Returns the rows that match, with the attributes and errors of the records that were read.
+    async fn matching(
+        &self,
+        wanted: &ExecutionFilter,
+        rows: Vec<ExecutionRow>,
+    ) -> Result<Vec<ExecutionRow>, Failure> {
+        let now = local::now();
+        let decided = futures_util::stream::iter(rows).map(|mut row| async move {
+            if let Some(is_match) = takes(wanted, &row) {
+                return Ok(is_match.then_some(row));
+            }
+            // An execution may be deleted between the list and its record.
+            let Some(record) = self.row_record(&row).await? else { return Ok(None) };
+            complete_row(&mut row, &record);
+            let parts = list::filtered_record(&record, now);
+            Ok(wanted.takes_record(&FilteredRow::from(&row), &parts).then_some(row))
+        });
+        let rows: Vec<Result<Option<ExecutionRow>, Failure>> = decided.buffered(AT_ONCE).collect().await;
+        rows.into_iter().filter_map(Result::transpose).collect()
     }
 }
 
+/// Returns whether a row matches a filter; `None` if only its record decides.
+fn takes(wanted: &ExecutionFilter, row: &ExecutionRow) -> Option<bool> {
+    wanted.takes(&FilteredRow::from(row))
+}
+
 /// Returns the part of a filter that the history's server applies.
-fn history_filter(wanted: &RowFilter) -> HistoryFilter {
+fn history_filter(wanted: &ExecutionFilter) -> HistoryFilter {
     let status = match wanted.status.as_slice() {
         [status] if status.is_terminal() => Some(status.as_str().to_owned()),
         _ => None,

@@ -5,8 +5,8 @@ use rand::Rng as _;
 use serde::Serialize;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::access::{
-    AccessKey, AccessRole, KEY_ID_CHARS, KEY_SECRET_CHARS, KeyLimits, KeyProof, KeyScope, PresentedKey,
-    secret_digest,
+    AccessKey, AccessRole, KEY_ID_CHARS, KEY_SECRET_CHARS, KeyLimits, KeyProof, KeyScope, KeyStanding,
+    PresentedKey, secret_digest,
 };
 use sinew_protocol::subject::AccessKind;
 use sinew_protocol::{Subject, Token, code};
@@ -160,30 +160,105 @@ pub async fn list_keys(mesh: &Mesh, now: u64) -> Result<Vec<KeyRow>, Failure> {
     Ok(rows)
 }
 
+/// Returns the key with this id, or all keys of the owner with this name that are not revoked.
+///
+/// # Errors
+/// There is no such key.
+pub async fn find_keys(mesh: &Mesh, id_or_name: &str, now: u64) -> Result<Vec<KeyRow>, Failure> {
+    let found = matching(mesh, id_or_name).await?;
+    Ok(found.iter().map(|(key, _)| KeyRow::of(key, now)).collect())
+}
+
 /// Revokes the key with this id, or all keys of the owner with this name. Gateways reject it
 /// shortly afterwards.
 pub async fn revoke_keys(mesh: &Mesh, id_or_name: &str, now: u64) -> Result<Vec<KeyRow>, Failure> {
-    let all = all(mesh).await?;
-    let is_id = all.iter().any(|(key, _)| key.id.as_str() == id_or_name);
-    let is_meant = |key: &AccessKey| {
-        let is_owned = key.name == id_or_name && key.revoked_at.is_none();
-        if is_id { key.id.as_str() == id_or_name } else { is_owned }
-    };
-    let meant = all.into_iter().filter(|(key, _)| is_meant(key));
     let mut revoked = Vec::new();
-    for (key, revision) in meant {
+    for (key, revision) in matching(mesh, id_or_name).await? {
         let key = AccessKey { revoked_at: key.revoked_at.or(Some(now)), ..key };
         if store(mesh, &key, Some(revision)).await?.is_none() {
             return Err(conflict(&key.id));
         }
         revoked.push(KeyRow::of(&key, now));
     }
-    if revoked.is_empty() {
-        let text = format!("no key has the id {id_or_name:?}, and no owner of this name has a valid key");
-        return Err(Failure::new(FailureKind::NotFound, code::GATEWAY_CALLER_UNKNOWN.as_str(), text)
-            .hint("see `sinew gateway key list`"));
-    }
     Ok(revoked)
+}
+
+/// A rotated key.
+#[derive(Clone, Debug, Serialize)]
+pub struct RotatedKey {
+    /// The new key, with its secret.
+    #[serde(flatten)]
+    pub made: MadeKey,
+    /// The old key, which expires after the grace period.
+    pub replaces: KeyRow,
+}
+
+/// Replaces a key by a new one with the same rights, and lets the old one expire after a grace
+/// period, in milliseconds. The key is identified by its id, or by its owner's name if the owner has
+/// one valid key.
+///
+/// # Errors
+/// There is no such valid key, there are several, or it is authenticated by a certificate.
+pub async fn rotate_key(
+    mesh: &Mesh,
+    id_or_name: &str,
+    grace_ms: u64,
+    now: u64,
+) -> Result<RotatedKey, Failure> {
+    let mut found = matching(mesh, id_or_name).await?;
+    found.retain(|(key, _)| key.standing(now) == KeyStanding::Valid);
+    let (old, revision) = match <[_; 1]>::try_from(found) {
+        Ok([one]) => one,
+        Err(found) if found.is_empty() => return Err(no_key(id_or_name)),
+        Err(found) => {
+            let ids: Vec<&str> = found.iter().map(|(key, _)| key.id.as_str()).collect();
+            let text = format!("{id_or_name:?} has several valid keys: {}", ids.join(", "));
+            return Err(Failure::usage(text).hint("rotate one by its id"));
+        }
+    };
+    if matches!(old.proof, KeyProof::CertificateName(_)) {
+        return Err(Failure::usage(
+            "the key is authenticated by a certificate, which has no secret to rotate",
+        ));
+    }
+    let lifetime = old.expires_at.map(|end| end.saturating_sub(old.created_at));
+    let new = NewKey {
+        name: old.name.clone(),
+        role: old.role,
+        patterns: old.patterns.clone(),
+        scope: Some(old.scope),
+        expires_at: lifetime.map(|lifetime| now.saturating_add(lifetime)),
+        certificate_name: None,
+        limits: old.limits,
+    };
+    // The new key is stored first: the owner never has none.
+    let made = create_key(mesh, new, now).await?;
+    let end = now.saturating_add(grace_ms);
+    let replaced =
+        AccessKey { expires_at: Some(old.expires_at.map_or(end, |expires| expires.min(end))), ..old };
+    if store(mesh, &replaced, Some(revision)).await?.is_none() {
+        return Err(conflict(&replaced.id));
+    }
+    Ok(RotatedKey { made, replaces: KeyRow::of(&replaced, now) })
+}
+
+/// Returns the key with this id, or all keys of the owner with this name that are not revoked, with
+/// their revisions.
+async fn matching(mesh: &Mesh, id_or_name: &str) -> Result<Vec<(AccessKey, u64)>, Failure> {
+    let all = all(mesh).await?;
+    let is_id = all.iter().any(|(key, _)| key.id.as_str() == id_or_name);
+    let is_meant = |key: &AccessKey| {
+        let is_owned = key.name == id_or_name && key.revoked_at.is_none();
+        if is_id { key.id.as_str() == id_or_name } else { is_owned }
+    };
+    let found: Vec<_> = all.into_iter().filter(|(key, _)| is_meant(key)).collect();
+    if found.is_empty() { Err(no_key(id_or_name)) } else { Ok(found) }
+}
+
+fn no_key(id_or_name: &str) -> Failure {
+    let text = format!("no key has the id {id_or_name:?}, and no owner of this name has a valid key");
+    Failure::new(FailureKind::NotFound, code::GATEWAY_CALLER_UNKNOWN.as_str(), text)
+        .hint("see `sinew gateway key list`")
 }
 
 async fn all(mesh: &Mesh) -> Result<Vec<(AccessKey, u64)>, Failure> {

@@ -1,9 +1,11 @@
 //! Import of executions into the history of a mesh.
 
+use sinew_execution::route::{called_names, route};
 use sinew_execution::usage::execution_usage;
 use sinew_inspection::execution_status::status_of;
 use sinew_inspection::record::Record;
 use sinew_mesh::history::ClosedExecution;
+use sinew_protocol::attributes::ExecutionAttributes;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord};
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{ExecutionId, Token, code};
@@ -55,6 +57,8 @@ pub async fn import_execution(
         fault_code: state.outcome.as_ref().and_then(|outcome| Some(outcome.fault.as_ref()?.code.to_string())),
         plan: Some(record.execution.program().graph.digest().to_owned()),
         is_dry_run: record.is_dry_run(),
+        route: Some(route(record.plan(), state)),
+        attributes: ExecutionAttributes::of(&stored.meta, called_names(state)),
     };
     remote.mesh().history().put(&closed, stored.encode()).await?;
     Ok((id, status))
@@ -79,7 +83,7 @@ fn stored(record: &Record) -> ExecutionRecord {
             traceparent: None,
             start_digest: None,
             calling: None,
-            idempotency_key: None,
+            idempotency_key: record.about.idempotency_key.clone(),
         },
         rounds: rounds.map(|round| sinew_engine::encode_round(round).into()).collect(),
         commands: record.commands.clone(),

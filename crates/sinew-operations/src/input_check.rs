@@ -12,7 +12,13 @@ use crate::failure::{Failure, FailureKind, known};
 /// Validates an input like the start of an execution, without storing anything.
 pub fn check_input(program: &Program, input: &Value, mode: &ExecutionMode) -> Result<(), Failure> {
     let mut trial = Execution::new(ExecutionId::of("local", "input-check", program.name()), program.clone());
-    let start = EngineInput::Start { input: input.clone(), mode: mode.clone(), depth: 0, chain: Vec::new() };
+    let start = EngineInput::Start {
+        input: input.clone(),
+        mode: mode.clone(),
+        depth: 0,
+        chain: Vec::new(),
+        paused: None,
+    };
     let started = trial.input(local::now(), start);
     let refused = match (&started, trial.state().start.as_ref()) {
         (Err(refused), _) => return Err(Failure::usage(refused.to_string())),

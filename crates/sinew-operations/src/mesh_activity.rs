@@ -4,11 +4,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
+use sinew_documents::execution_filter::{ExecutionFilter, FilteredRow};
 use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::figures::{ErrorCount, ExecutionCounts, MeshActivity, MinuteActivity};
 use sinew_documents::words;
 use sinew_engine::Time;
-use sinew_inspection::list::RowFilter;
 use sinew_mesh::history::{ClosedExecution, HistoryFilter};
 use sinew_mesh::history_index::HistoryIndex;
 use sinew_protocol::query::ExecutionStatus;
@@ -138,27 +138,26 @@ pub async fn read_activity(
     Ok(counter.finish(is_whole))
 }
 
-/// Counts the executions that match a filter by status. Labels in the filter are ignored, because
-/// they are only known after records are read.
+/// Counts the executions that match a filter by status, as far as the headers of records
+/// decide: executions of which only the record decides are not counted.
 ///
 /// # Errors
 /// The mesh does not respond.
 pub async fn count_executions(
     remote: &MeshOperator,
     history: &HistoryIndex,
-    filter: &RowFilter,
+    filter: &ExecutionFilter,
 ) -> Result<ExecutionCounts, Failure> {
-    let filter = RowFilter { labels: Vec::new(), ..filter.clone() };
     let mut counts = BTreeMap::new();
     let mut open = OpenRows::read(remote).await?;
     let mut visit = |closed: &ClosedExecution| {
         let status = status_of_word(&closed.status);
-        if open.counts_closed(closed) && takes_closed(&filter, closed, status) {
+        if open.counts_closed(closed) && takes_closed(filter, closed, status) == Some(true) {
             *counts.entry(words::status_word(status).to_owned()).or_default() += 1;
         }
     };
     let is_whole = history.visit_ended_since(remote.mesh(), filter.since, &mut visit).await?;
-    for row in open.0.values().filter(|row| filter.takes(row)) {
+    for row in open.0.values().filter(|row| filter.takes(&FilteredRow::from(*row)) == Some(true)) {
         *counts.entry(words::status_word(row.status).to_owned()).or_default() += 1;
     }
     Ok(ExecutionCounts { counts, is_whole })

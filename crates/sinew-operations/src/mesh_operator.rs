@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use sinew_documents::execution::caller;
+use sinew_documents::execution_filter::{ExecutionFilter, FilteredRow};
 use sinew_documents::execution_list::{ExecutionRow, RowFault};
 use sinew_documents::timestamp::Timestamp;
 use sinew_documents::words;
 use sinew_engine::Time;
 use sinew_execution::Program;
 use sinew_executor::client::Client;
-use sinew_inspection::list::{RowFilter, row_fault};
+use sinew_inspection::list::{self, row_fault};
 use sinew_inspection::record::Record;
 use sinew_inspection::view_context::MeshPresence;
 use sinew_mesh::Mesh;
@@ -20,6 +21,7 @@ use sinew_mesh::card::{AnnouncedCard, Cards};
 use sinew_mesh::history::{ClosedExecution, HistoryFilter};
 use sinew_mesh::history_index::{HistoryCursor, HistoryIndex};
 use sinew_mesh::workflow::Workflows;
+use sinew_protocol::attributes::ExecutionAttributes;
 use sinew_protocol::card::{self, AGENT_CALL_PREFIX, AgentKind, PERSON_QUESTION};
 use sinew_protocol::code;
 use sinew_protocol::command::Command;
@@ -55,7 +57,7 @@ const MAX_CALL_DEPTH: usize = 64;
 /// Time limit for the verdict on a command.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Number of records fetched concurrently.
-const AT_ONCE: usize = 16;
+pub(crate) const AT_ONCE: usize = 16;
 
 /// Closed executions whose records are read for a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +74,7 @@ pub struct MeshOperator {
     /// Client of the executions.
     pub client: Client,
     /// Closed executions that lists have read.
-    history: Arc<HistoryIndex>,
+    pub(crate) history: Arc<HistoryIndex>,
 }
 
 impl MeshOperator {
@@ -254,7 +256,7 @@ impl MeshOperator {
     /// started first.
     pub async fn rows_behind(
         &self,
-        wanted: &RowFilter,
+        wanted: &ExecutionFilter,
         behind: Option<&HistoryCursor>,
         limit: usize,
     ) -> Result<Vec<ExecutionRow>, Failure> {
@@ -264,7 +266,7 @@ impl MeshOperator {
         let going_on: HashMap<&str, Time> =
             going_on.map(|row| (row.execution.as_str(), row.started.ms())).collect();
         let wants = |closed: &ClosedExecution| {
-            takes_closed(wanted, closed, status_of_word(&closed.status))
+            takes_closed(wanted, closed, status_of_word(&closed.status)) != Some(false)
                 && going_on.get(closed.execution.as_str()).is_none_or(|started| *started > closed.started)
         };
         let closed = self.history.page(self.mesh(), &wants, behind, limit).await?;
@@ -278,21 +280,30 @@ impl MeshOperator {
         details: RowDetails,
     ) -> Result<Vec<ExecutionRow>, Failure> {
         let filled = futures_util::stream::iter(rows).map(|mut row| async move {
-            let is_wanted = row.status.is_terminal()
-                && (details == RowDetails::All || !matches!(row.status, ExecutionStatus::Success));
-            if is_wanted && let Some(stored) = self.closed_record(&row).await? {
-                row.labels.clone_from(&stored.meta.labels);
-                if row.status != ExecutionStatus::Success {
-                    // A record that cannot be folded is still listed.
-                    let folded = self.client.folded(&stored).await.ok();
-                    let record =
-                        folded.and_then(|folded| Record::decode(stored, folded.program().clone()).ok());
-                    row.fault = record.as_ref().and_then(row_fault).or(row.fault);
-                }
+            let lacks_fault = row.status != ExecutionStatus::Success
+                && row.fault.as_ref().is_none_or(|fault| fault.message.is_empty());
+            let lacks_labels = details == RowDetails::All && row.attributes.incomplete;
+            if row.status.is_terminal()
+                && (lacks_fault || lacks_labels)
+                && let Some(record) = self.row_record(&row).await?
+            {
+                complete_row(&mut row, &record);
             }
             Ok(row)
         });
         filled.buffered(AT_ONCE).collect::<Vec<Result<ExecutionRow, Failure>>>().await.into_iter().collect()
+    }
+
+    /// Returns the record of a listed execution; `None` if it was removed, or cannot be folded.
+    pub(crate) async fn row_record(&self, row: &ExecutionRow) -> Result<Option<Record>, Failure> {
+        let stored = if row.status.is_terminal() {
+            self.closed_record(row).await?
+        } else {
+            self.client.record(&parse(&row.execution)?).await?
+        };
+        let Some(stored) = stored else { return Ok(None) };
+        let folded = self.client.folded(&stored).await.ok();
+        Ok(folded.and_then(|folded| Record::decode(stored, folded.program().clone()).ok()))
     }
 
     /// Returns the record of a closed execution from the history, unless the execution was reopened
@@ -329,6 +340,14 @@ impl MeshOperator {
     }
 }
 
+/// Adds attributes and the reason of a failure from the record of an execution.
+pub(crate) fn complete_row(row: &mut ExecutionRow, record: &Record) {
+    row.attributes = list::attributes(record);
+    if row.status != ExecutionStatus::Success {
+        row.fault = row_fault(record).or(row.fault.take());
+    }
+}
+
 /// Returns the id of a new command.
 pub(crate) fn new_command_id() -> Token {
     Token::of(&uuid::Uuid::now_v7().simple().to_string())
@@ -352,16 +371,24 @@ fn with_closed(mut rows: Vec<ExecutionRow>, found: Vec<ClosedExecution>) -> Vec<
     rows
 }
 
-/// Returns whether a closed execution matches a filter, based on the headers of its record: labels
-/// are ignored.
-pub(crate) fn takes_closed(wanted: &RowFilter, closed: &ClosedExecution, status: ExecutionStatus) -> bool {
-    let fault_code = closed.fault_code.as_ref();
-    (wanted.status.is_empty() || wanted.status.contains(&status))
-        && (wanted.workflow.is_empty() || wanted.workflow.contains(&closed.workflow))
-        && wanted.caller.as_ref().is_none_or(|caller| *caller == closed.caller)
-        && wanted.since.is_none_or(|since| closed.started >= since)
-        && wanted.until.is_none_or(|until| closed.started < until)
-        && (wanted.errors.is_empty() || fault_code.is_some_and(|code| wanted.errors.contains(code)))
+/// Returns whether a closed execution matches a filter, based on the headers of its record; `None` if
+/// only the record decides.
+pub(crate) fn takes_closed(
+    wanted: &ExecutionFilter,
+    closed: &ClosedExecution,
+    status: ExecutionStatus,
+) -> Option<bool> {
+    wanted.takes(&FilteredRow {
+        execution: closed.execution.as_str(),
+        workflow: &closed.workflow,
+        status,
+        started: closed.started,
+        caller: &closed.caller,
+        plan: closed.plan.as_deref(),
+        error_code: closed.fault_code.as_deref(),
+        waits_for: &[],
+        attributes: &closed.attributes,
+    })
 }
 
 /// Returns the only execution with an id prefix, or `None` if there is none.
@@ -415,7 +442,13 @@ fn open(summary: Summary, presence: &MeshPresence) -> ExecutionRow {
         caller: caller(&summary.caller),
         waiting,
         fault: None,
-        labels: summary.labels,
+        waits_for: summary.waits_for,
+        attributes: ExecutionAttributes {
+            // An older executor does not report attributes except labels.
+            incomplete: summary.attributes.incomplete || summary.plan.is_none(),
+            ..summary.attributes
+        },
+        plan: summary.plan,
         usage: summary.usage,
     }
 }
@@ -433,7 +466,9 @@ fn closed(closed: ClosedExecution) -> ExecutionRow {
         caller: caller.unwrap_or(closed.caller),
         waiting: None,
         fault: closed.fault_code.map(RowFault::with_code),
-        labels: BTreeMap::new(),
+        waits_for: Vec::new(),
+        attributes: closed.attributes,
+        plan: closed.plan,
         usage: closed.usage,
     }
 }

@@ -177,7 +177,7 @@ impl MeshOperator {
         }
         let (execution, workflow) = (command.execution.to_string(), command.workflow.clone());
         let new = self.client.start(command).await?;
-        Ok(StartedExecution { execution, workflow, new, warnings })
+        Ok(StartedExecution { execution, workflow, new, warnings, paused: None })
     }
 
     /// Waits until an executor has started an execution. Returns false if no executor has: the start

@@ -1,5 +1,6 @@
 //! Commands to a running execution: cancel, pause, resume.
 
+use sinew_documents::bulk::BulkVerb;
 use sinew_documents::command::SteeredExecution;
 use sinew_protocol::ExecutionId;
 use sinew_protocol::command::{CancelCommand, Command, PauseCommand, ResumeCommand};
@@ -21,12 +22,8 @@ pub enum Steering {
 
 impl Steering {
     /// Returns the verb for people: `cancel`.
-    pub fn verb(&self) -> &'static str {
-        match self {
-            Self::Cancel(_) => "cancel",
-            Self::Pause(_) => "pause",
-            Self::Resume => "resume",
-        }
+    pub const fn verb(&self) -> &'static str {
+        self.bulk_verb().as_str()
     }
 
     /// Returns the status that the command leads to: `cancelled`.
@@ -38,14 +35,27 @@ impl Steering {
         }
     }
 
+    /// Returns the command as that of a bulk operation.
+    pub const fn bulk_verb(&self) -> BulkVerb {
+        match self {
+            Self::Cancel(_) => BulkVerb::Cancel,
+            Self::Pause(_) => BulkVerb::Pause,
+            Self::Resume => BulkVerb::Resume,
+        }
+    }
+
+    /// Returns the reason; empty for none.
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Cancel(reason) | Self::Pause(reason) => reason,
+            Self::Resume => "",
+        }
+    }
+
     /// Returns whether an execution of this status accepts the command, as far as its status tells.
     /// Its owner decides.
     pub fn applies_to(&self, status: ExecutionStatus) -> bool {
-        match self {
-            Self::Cancel(_) => !status.is_terminal(),
-            Self::Pause(_) => !status.is_terminal() && status != ExecutionStatus::Paused,
-            Self::Resume => status == ExecutionStatus::Paused,
-        }
+        self.bulk_verb().applies_to(status)
     }
 }
 

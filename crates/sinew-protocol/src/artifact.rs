@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use data_encoding::HEXLOWER;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -248,6 +248,11 @@ impl ArtifactMeta {
 /// Returns the sha256 as lower-case hex.
 pub fn sha256(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(bytes))
+}
+
+/// Returns the first 64 bits of the sha256 as 11 characters of base64url.
+pub fn hash64(bytes: &[u8]) -> String {
+    BASE64URL_NOPAD.encode(&Sha256::digest(bytes)[..8])
 }
 
 /// Address of an artifact in an A2A part: `artifact://APP/USER/SESSION/NAME?version=N`.

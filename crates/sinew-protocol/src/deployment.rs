@@ -8,6 +8,30 @@ use crate::message::BadMessage;
 /// Maximum size of a deployment, in bytes of JSON.
 pub const MAX_DEPLOYMENT: usize = 512 * 1024;
 
+/// Start of the reason of an execution whose start is kept because its workflow is paused. Reasons of
+/// operators start with `by`.
+pub const WORKFLOW_PAUSE_PREFIX: &str = "workflow paused by ";
+
+/// Pause of a workflow: its executions are created, and start when the workflow is resumed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkflowPause {
+    /// User who paused it.
+    pub by: String,
+    /// Reason, for people; empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// When it was paused, milliseconds since 1970 UTC.
+    pub at: u64,
+}
+
+impl WorkflowPause {
+    /// Returns why an execution is kept: `workflow paused by ada: reason`.
+    pub fn text(&self) -> String {
+        let reason = if self.reason.is_empty() { String::new() } else { format!(": {}", self.reason) };
+        format!("{WORKFLOW_PAUSE_PREFIX}{}{reason}", self.by)
+    }
+}
+
 /// Version of a workflow. The plan itself is stored in the store of plans, under its digest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Deployment {
@@ -30,6 +54,12 @@ pub struct Deployment {
     pub at: u64,
     /// User who deployed it.
     pub by: String,
+    /// The author's own version, from the file. Absent in deployments of older releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author_version: Option<String>,
+    /// Present while the workflow is paused. A later deployment of the name keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<WorkflowPause>,
 }
 
 impl Deployment {
@@ -77,6 +107,8 @@ mod tests {
             mermaid: "graph TD".to_owned(),
             at: 7,
             by: "ops".to_owned(),
+            author_version: None,
+            pause: None,
         };
         assert_eq!(Deployment::read(good.to_json().as_bytes()), Ok(good.clone()));
         for (name, digest) in [

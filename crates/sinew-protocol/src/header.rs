@@ -62,6 +62,12 @@ pub const USAGE: &str = "Sinew-Usage";
 pub const FAULT: &str = "Sinew-Fault";
 /// Digest of the plan of an execution. Absent in records of older releases.
 pub const PLAN: &str = "Sinew-Plan";
+/// Route of an execution: a hash of the nodes that ran, how they ended and which edges were live.
+/// Absent in records of older releases.
+pub const ROUTE: &str = "Sinew-Route";
+/// Attributes of an execution as JSON, percent-encoded: labels, idempotency key, parent, session, user,
+/// called agents. Absent without any, and in records of older releases.
+pub const ATTRIBUTES: &str = "Sinew-Attributes";
 /// `true` for an execution that called no agent and used null for every output. Absent otherwise.
 pub const DRY_RUN: &str = "Sinew-Dry-Run";
 /// Reason why a message is quarantined, percent-encoded.
@@ -85,7 +91,7 @@ pub const A2A_SEQ: &str = "A2A-Seq";
 pub const A2A_END: &str = "A2A-End";
 
 /// Every header with its description, for the documentation.
-pub const TABLE: [(&str, &str); 36] = [
+pub const TABLE: [(&str, &str); 38] = [
     (CONTENT_TYPE, "media type of the body; JSON when absent"),
     (A2A_VERSION, "A2A version, Major.Minor; absent means 0.3"),
     (A2A_EXTENSIONS, "A2A extensions that the caller requests, comma-separated URIs"),
@@ -116,6 +122,8 @@ pub const TABLE: [(&str, &str); 36] = [
     (USAGE, "model calls of an execution as JSON; absent if no model was called"),
     (FAULT, "code of the fault with which an execution failed; absent without one"),
     (PLAN, "digest of the plan that an execution ran"),
+    (ROUTE, "hash of the nodes that ran, how they ended and which edges were live"),
+    (ATTRIBUTES, "labels, idempotency key, parent, session, user and called agents of an execution, as JSON"),
     (DRY_RUN, "true if an execution called no agent; absent otherwise"),
     (REASON, "reason why a message is quarantined"),
     (SUBJECT, "original subject of a quarantined message"),

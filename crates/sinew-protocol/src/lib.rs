@@ -11,6 +11,7 @@
 pub mod a2a;
 pub mod access;
 pub mod artifact;
+pub mod attributes;
 pub mod behalf;
 pub mod canonical_json;
 pub mod card;

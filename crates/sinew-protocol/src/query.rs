@@ -4,11 +4,10 @@
 //! [`ExecutionRecord`](crate::journal::ExecutionRecord) as protobuf; all other responses, and every
 //! error, are JSON ([`Answer`]). Both may be sent in parts ([`crate::part`]).
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::attributes::ExecutionAttributes;
 use crate::journal::Verdict;
 use crate::message::BadMessage;
 use crate::person_wait::CallingRef;
@@ -143,9 +142,17 @@ pub struct Summary {
     /// the execution is held, or its owner is an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub questions: Option<u32>,
-    /// Labels by which lists can be filtered.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
+    /// Kinds of its waits: `agent NAME`, `workflow NAME`, `person`, `timer`, `script`, `retry`,
+    /// `operator`, `executor`; only the first few.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<String>,
+    /// Attributes by which the execution is found.
+    #[serde(flatten)]
+    pub attributes: ExecutionAttributes,
+    /// Digest of its plan. Absent in answers of older executors, and if no executor has processed the
+    /// start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
     /// Model usage, as far as its agents have reported it with results.
     #[serde(default, skip_serializing_if = "ModelTotals::is_empty")]
     pub usage: ModelTotals,

@@ -92,7 +92,7 @@ impl ExecutionTree {
         out: &mut dyn Outside,
     ) {
         self.runs.push(Run { execution: Execution::new(id, program), parent: None, reported: None });
-        let input = EngineInput::Start { input, mode, depth, chain: Vec::new() };
+        let input = EngineInput::Start { input, mode, depth, chain: Vec::new(), paused: None };
         // A first start is never rejected.
         let _ = self.input(now, self.runs.len() - 1, input, out);
     }
@@ -251,6 +251,7 @@ impl ExecutionTree {
             mode: ExecutionMode::default(),
             depth,
             chain,
+            paused: None,
         };
         let _ = self.feed(now, self.runs.len() - 1, input, out);
     }

@@ -100,7 +100,7 @@ impl ShardState {
                 return;
             }
         };
-        let begin = EngineInput::Start { input, mode, depth, chain };
+        let begin = EngineInput::Start { input, mode, depth, chain, paused: start.paused };
         match self.table.start(&mut self.builder, now, meta, program, begin) {
             Ok(()) => {
                 let StartAnswer { execution, reply, .. } = answer;

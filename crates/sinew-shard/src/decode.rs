@@ -195,6 +195,7 @@ fn start_input(
         is_parent_proved,
         reply: None,
         is_closed: false,
+        paused: None,
         command,
     }
 }

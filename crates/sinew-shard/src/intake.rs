@@ -150,6 +150,8 @@ pub struct StartInput {
     pub(crate) reply: Option<String>,
     /// Whether the same start created an execution that is closed.
     pub(crate) is_closed: bool,
+    /// Reason why the execution starts paused: its workflow is paused.
+    pub(crate) paused: Option<String>,
 }
 
 /// Any command except a start.
@@ -230,9 +232,16 @@ pub enum Lookup {
 /// Answer to a [`Lookup`].
 #[derive(Debug)]
 pub enum Found {
+    /// To [`Lookup::Program`].
+    Start {
+        /// The program, or why it cannot be used.
+        program: Result<Program, Fault>,
+        /// Why its execution starts paused, if its workflow is paused.
+        paused: Option<String>,
+    },
     /// To [`Lookup::Record`]; `None` if there is no such record.
     Record(Result<Option<Box<ExecutionRecord>>, Fault>),
-    /// To [`Lookup::Program`] and [`Lookup::Plan`].
+    /// To [`Lookup::Plan`], or to [`Lookup::Program`] if its workflow is not paused.
     Program(Result<Program, Fault>),
     /// To [`Lookup::Value`].
     Value(Result<Value, Fault>),
@@ -318,8 +327,12 @@ impl PendingInput {
         let ready = IntakeStep::Ready(ShardInput::Nothing);
         self.step = match (std::mem::replace(&mut self.step, ready), found) {
             (IntakeStep::StartRecord(start), Found::Record(record)) => compared(start, record),
-            (IntakeStep::StartProgram(mut start), Found::Program(program)) => {
-                start.program = program;
+            (IntakeStep::StartProgram(start), Found::Program(program)) => {
+                self.step = IntakeStep::StartProgram(start);
+                return self.supply(Found::Start { program, paused: None });
+            }
+            (IntakeStep::StartProgram(mut start), Found::Start { program, paused }) => {
+                (start.program, start.paused) = (program, paused);
                 match start.command.input_artifact {
                     Some(_) => IntakeStep::StartValue(start),
                     None => IntakeStep::Ready(ShardInput::Start(start)),

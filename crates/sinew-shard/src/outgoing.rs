@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sinew_engine::{Action, ExecutionOutcome, RequestTarget, TerminalStatus};
-use sinew_protocol::command::{CancelCommand, Command, StartCommand};
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::attributes::ExecutionAttributes;
+use sinew_protocol::command::{CancelCommand, Command, ResumeCommand, StartCommand};
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, ParentRef};
 use sinew_protocol::person_wait::WaitReport;
 use sinew_protocol::usage::ModelTotals;
@@ -14,6 +16,7 @@ use sinew_protocol::{ExecutionId, Fault, ResultKey, ResultToken, Subject, TaskId
 use crate::active::ActiveExecution;
 use crate::bug::seeded_bug;
 use sinew_execution::Call;
+use sinew_execution::route::{called_names, route};
 use sinew_execution::usage::execution_usage;
 
 /// A message to send. Repeating it is idempotent, because all ids are the same.
@@ -61,6 +64,10 @@ pub enum Outgoing {
         usage: ModelTotals,
         /// True if no agent was called and every output was null.
         is_dry_run: bool,
+        /// Route of the execution.
+        route: String,
+        /// Attributes by which the execution is found.
+        attributes: Box<ExecutionAttributes>,
         /// The last wait report to the task that started the execution, if it ever waited for a
         /// person. The end of the execution does not answer that task.
         wait_report: Option<Box<WaitReport>>,
@@ -124,6 +131,8 @@ impl Outgoing {
                 end_number: active.end_number(),
                 usage: execution_usage(state),
                 is_dry_run: state.start.as_ref().is_some_and(|start| start.mode.dry_run),
+                route: route(active.program.graph.plan(), state),
+                attributes: Box::new(ExecutionAttributes::of(meta, called_names(state))),
                 wait_report: active.wait_report().filter(|_| meta.parent.is_none()).map(Box::new),
             },
         }
@@ -213,6 +222,13 @@ pub fn child_start(
 /// Returns the command that cancels an execution whose caller no longer needs it.
 pub fn callee_cancel(execution: ExecutionId) -> Command {
     Command::Cancel(CancelCommand { execution, reason: "its caller gave it up".to_owned() })
+}
+
+/// Returns the command that starts the work of an execution after the pause of its workflow, and its
+/// id: an execution is kept at most once.
+pub fn kept_resume(execution: ExecutionId) -> (Token, Command) {
+    let id = Token::of(&sha256(format!("workflow resume {execution}").as_bytes())[..32]);
+    (id, Command::Resume(ResumeCommand { execution }))
 }
 
 /// Returns the command with a report for the caller's owner, and its id: equal reports have equal

@@ -2,10 +2,13 @@
 
 use sinew_engine::{ExecutionState, OpenWait, WaitingFor, execution_status, waiting};
 use sinew_protocol::Fault;
+use sinew_protocol::attributes::ExecutionAttributes;
+use sinew_protocol::deployment::WORKFLOW_PAUSE_PREFIX;
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::query::{AN_OPERATOR, ExecutionStatus, Summary};
 use sinew_protocol::usage::ModelTotals;
 
+use sinew_execution::route::called_names;
 use sinew_execution::usage::execution_usage;
 
 /// The part of a list's row that depends on the execution's state.
@@ -17,6 +20,8 @@ pub struct RowState {
     waiting: Option<String>,
     agents: Vec<String>,
     questions: Option<u32>,
+    waits_for: Vec<String>,
+    called: Box<[String]>,
     /// `None` for most executions, because few call a model.
     usage: Option<Box<ModelTotals>>,
 }
@@ -45,6 +50,8 @@ impl RowState {
             waiting: words(&waits),
             agents: agents(&waits),
             questions: Some(questions(&waits)),
+            waits_for: wait_kinds(&waits),
+            called: called_names(state).into_boxed_slice(),
             usage: Some(execution_usage(state)).filter(|used| !used.is_empty()).map(Box::new),
         }
     }
@@ -52,7 +59,7 @@ impl RowState {
 
 /// Returns one row of a list.
 pub fn summary(meta: &ExecutionMeta, row: RowState) -> Summary {
-    let RowState { status, started, ended, waiting, agents, questions, usage } = row;
+    let RowState { status, started, ended, waiting, agents, questions, waits_for, called, usage } = row;
     Summary {
         execution: meta.execution.clone(),
         workflow: meta.workflow.clone(),
@@ -63,7 +70,9 @@ pub fn summary(meta: &ExecutionMeta, row: RowState) -> Summary {
         waiting,
         agents,
         questions,
-        labels: meta.labels.clone(),
+        waits_for,
+        attributes: ExecutionAttributes::of(meta, called.into_vec()),
+        plan: Some(meta.plan.clone()).filter(|plan| !plan.is_empty()),
         usage: usage.map(|used| *used).unwrap_or_default(),
     }
 }
@@ -77,6 +86,8 @@ pub fn held_summary(meta: &ExecutionMeta, fault: &Fault) -> Summary {
         waiting: Some(format!("{AN_OPERATOR}: {}", fault.message)),
         agents: Vec::new(),
         questions: None,
+        waits_for: vec!["operator".to_owned()],
+        called: Box::default(),
         usage: None,
     };
     summary(meta, row)
@@ -105,6 +116,7 @@ pub fn words(waits: &[OpenWait]) -> Option<String> {
         WaitingFor::CalleePerson { wait, .. } => {
             Some(format!("a person: {} ({})", first_line(&wait.prompt), wait.place()))
         }
+        WaitingFor::Resume { reason } if reason.starts_with(WORKFLOW_PAUSE_PREFIX) => Some(reason.clone()),
         WaitingFor::Resume { reason } => Some(format!("resume ({reason})")),
         WaitingFor::Children { .. } | WaitingFor::Turn | WaitingFor::Wall => None,
     });
@@ -141,6 +153,30 @@ fn agents(waits: &[OpenWait]) -> Vec<String> {
         }
     }
     names
+}
+
+/// Returns the kinds of waits, without repetitions; agents and workflows with their names.
+pub fn wait_kinds(waits: &[OpenWait]) -> Vec<String> {
+    let mut kinds: Vec<String> = Vec::new();
+    for wait in waits {
+        let kind = match &wait.what {
+            WaitingFor::Agent { name, is_workflow: true, .. } => format!("workflow {name}"),
+            WaitingFor::Agent { name, .. } => format!("agent {name}"),
+            WaitingFor::Evaluation => "script".to_owned(),
+            WaitingFor::Retry { .. } => "retry".to_owned(),
+            WaitingFor::Sleep => "timer".to_owned(),
+            WaitingFor::Person(_) | WaitingFor::CalleePerson { .. } => "person".to_owned(),
+            WaitingFor::Resume { .. } => "operator".to_owned(),
+            WaitingFor::Children { .. } | WaitingFor::Turn | WaitingFor::Wall => continue,
+        };
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+            if kinds.len() == MAX_ROW_AGENTS {
+                break;
+            }
+        }
+    }
+    kinds
 }
 
 fn first_line(text: &str) -> String {

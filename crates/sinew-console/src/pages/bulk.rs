@@ -5,7 +5,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
 use maud::{Markup, html};
-use serde_json::{Value, json};
+use serde_json::json;
+use sinew_documents::bulk::{BulkGroup, BulkPreview, BulkResult};
 use sinew_documents::words;
 
 use crate::api_client::{ApiClient, ApiPath};
@@ -15,8 +16,12 @@ use crate::page_frame::{ConsolePage, ConsoleSection, page_or_problem, problem_bo
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line};
 
-/// Maximum executions per form: one page of the list.
-const MAX_EXECUTIONS: usize = 50;
+/// Maximum executions per form, as many as a bulk operation has.
+const MAX_EXECUTIONS: usize = 10_000;
+/// Executions per request to the API: progress is shown, and the work can be stopped, between requests.
+const PART: usize = 50;
+/// Rejections that are shown in detail.
+const MAX_SHOWN_REJECTIONS: usize = 100;
 /// Commands: verb of the API, title, and whether it accepts a reason.
 pub(crate) const BULK_COMMANDS: [(&str, &str, bool); 4] = [
     ("retry", "Retry", true),
@@ -30,6 +35,10 @@ pub(crate) const BULK_COMMANDS: [(&str, &str, bool); 4] = [
 struct BulkForm {
     command: (&'static str, &'static str, bool),
     executions: Vec<String>,
+    /// Filter of a form that names no executions: all that match.
+    filter: String,
+    /// Id of the bulk operation; empty before the confirmation page.
+    id: String,
     /// The count that the user typed; empty before the confirmation page.
     count: String,
     reason: String,
@@ -41,40 +50,74 @@ pub(crate) async fn work(request: PageRequest, Form(fields): Form<Vec<(String, S
         Err(error) => return page_or_problem(&request, Err(error)),
     };
     if form.count.is_empty() {
-        return question_page(&request, &form, None).into_response();
+        return page_or_problem(&request, preview_page(&request, form).await);
     }
     if form.count.trim() != form.executions.len().to_string() {
         let text = format!("{:?} is not the number of executions", shown_text::line(&form.count, 20));
-        return question_page(&request, &form, Some(&ConsoleError::Input(text))).into_response();
+        return question_page(&request, &form, &[], Some(&ConsoleError::Input(text))).into_response();
     }
     outcome_page(&form).grown(outcomes(request.api, form))
 }
 
-/// Streams the result of each execution, then the totals.
+/// The confirmation page: the API lists the executions that match, by workflow and error.
+async fn preview_page(request: &PageRequest, mut form: BulkForm) -> Result<ConsolePage, ConsoleError> {
+    if !form.executions.is_empty() {
+        return Ok(question_page(request, &form, &[], None));
+    }
+    let body = json!({ "command": form.command.0, "filter": form.filter, "reason": form.reason });
+    let preview: BulkPreview = request.api.post(&bulk_path(), &body).await?;
+    if preview.executions.is_empty() {
+        let text = format!("no execution that matches accepts {}", form.command.0);
+        return Err(ConsoleError::Input(text));
+    }
+    (form.id, form.executions) = (preview.id, preview.executions);
+    Ok(question_page(request, &form, &preview.groups, None))
+}
+
+fn bulk_path() -> ApiPath {
+    ApiPath::of(&["executions", "bulk"])
+}
+
+/// Streams the progress of the commands, then the totals. Leaving the page stops the rest.
 fn outcomes(api: ApiClient, form: BulkForm) -> impl Stream<Item = Markup> + Send {
-    let work = BulkWork { api, refused: 0, place: 0, form };
+    let work = BulkWork { api, accepted: 0, rejected: 0, place: 0, form };
     stream::unfold(Some(work), |work: Option<BulkWork>| async move {
         let mut work = work?;
         let total = work.form.executions.len();
-        let Some(id) = work.form.executions.get(work.place).cloned() else {
+        if work.place == total {
             let sum = html! {
-                h2 role="status" { (total - work.refused) " done, " (work.refused) " rejected" }
+                h2 role="status" { (work.accepted) " accepted, " (work.rejected) " rejected" }
+                @if work.form.command.0 == "retry" && work.accepted > 0 {
+                    p { "Accepted retries are running and may fail again." }
+                }
                 p { a href=(PageAddress::of(&["executions"])) { "Executions" } }
             };
             return Some((sum, None));
-        };
-        let path = ApiPath::of(&["executions", &id, work.form.command.0]);
-        let outcome = work.api.post::<Value>(&path, &work.form.document()).await;
-        work.place += 1;
-        let place = html! { span.quiet { (work.place) " of " (total) } " " (execution_link(&id)) };
-        let told = match outcome {
-            Ok(_) => html! { p { (place) " done" } },
-            Err(error) => {
-                work.refused += 1;
-                html! { p { (place) " rejected" } (problem_box(&error)) }
+        }
+        let part = &work.form.executions[work.place..total.min(work.place + PART)];
+        let body = json!({
+            "command": work.form.command.0, "executions": part, "id": work.form.id, "reason": work.form.reason,
+        });
+        let result = work.api.post::<BulkResult>(&bulk_path(), &body).await;
+        work.place += part.len();
+        let place = html! { span.quiet { (work.place) " of " (total) } };
+        Some(match result {
+            Ok(result) => {
+                let shown = MAX_SHOWN_REJECTIONS.saturating_sub(work.rejected);
+                (work.accepted, work.rejected) =
+                    (work.accepted + result.accepted, work.rejected + result.rejected);
+                let rejected = result.outcomes.iter().filter(|outcome| !outcome.accepted).take(shown);
+                let told = html! {
+                    p { (place) " " (work.accepted) " accepted, " (work.rejected) " rejected" }
+                    @for one in rejected {
+                        p { (execution_link(&one.execution)) " rejected: " (shown_text::line(one.error.as_deref().unwrap_or_default(), 200)) }
+                    }
+                };
+                (told, Some(work))
             }
-        };
-        Some((told, Some(work)))
+            // The API is unavailable, or no longer permits the command.
+            Err(error) => (html! { p { (place) " stopped" } (problem_box(&error)) }, None),
+        })
     })
 }
 
@@ -84,7 +127,8 @@ struct BulkWork {
     form: BulkForm,
     /// Number of executions that already received the command.
     place: usize,
-    refused: usize,
+    accepted: usize,
+    rejected: usize,
 }
 
 impl BulkForm {
@@ -97,13 +141,23 @@ impl BulkForm {
         })?;
         let mut executions: Vec<String> =
             fields.iter().filter(|(key, _)| key == "execution").map(|(_, id)| id.clone()).collect();
+        // The confirmation page sends all ids in one field.
+        executions.extend(text("executions").split_whitespace().map(str::to_owned));
         executions.sort_unstable();
         executions.dedup();
+        let is_all = text("all") == "yes";
+        if is_all {
+            executions.clear();
+        }
         match executions.len() {
-            0 => Err(ConsoleError::Input("no executions selected: select some in the list".to_owned())),
-            1..=MAX_EXECUTIONS => Ok(Self {
+            0 if !is_all => {
+                Err(ConsoleError::Input("no executions selected: select some in the list".to_owned()))
+            }
+            0..=MAX_EXECUTIONS => Ok(Self {
                 command,
                 executions,
+                filter: text("filter").to_owned(),
+                id: text("id").to_owned(),
                 count: text("count").to_owned(),
                 reason: text("reason").trim().to_owned(),
             }),
@@ -113,41 +167,82 @@ impl BulkForm {
         }
     }
 
-    fn document(&self) -> Value {
-        if self.command.2 { json!({ "reason": self.reason }) } else { json!({}) }
-    }
-
-    fn command_of(&self, id: &str) -> CommandText {
-        let command = CommandText::of_execution(&format!("sinew execution {}", self.command.0), id);
+    fn command_text(&self) -> CommandText {
+        let command = CommandText::new(&format!("sinew execution {}", self.command.0));
+        let command = match self.executions.as_slice() {
+            ids if self.filter.is_empty() => {
+                ids.iter().take(SHOWN_IDS).fold(command, |command, id| command.word(id))
+            }
+            _ => command.flag("--where", &self.filter),
+        };
         if self.command.2 { command.flag("--reason", &self.reason) } else { command }
     }
 }
 
-fn question_page(request: &PageRequest, form: &BulkForm, error: Option<&ConsoleError>) -> ConsolePage {
+/// Ids in the shown command.
+const SHOWN_IDS: usize = 5;
+
+fn question_page(
+    request: &PageRequest,
+    form: &BulkForm,
+    groups: &[BulkGroup],
+    error: Option<&ConsoleError>,
+) -> ConsolePage {
     let (verb, title, takes_reason) = form.command;
     let count = words::count(form.executions.len(), "execution");
     let body = html! {
         div.narrow {
             h1 { (title) " " (count) "?" }
             @if let Some(error) = error { (problem_box(error)) }
-            ul.touched { @for id in &form.executions { li { (execution_link(id)) " " (command_line(&form.command_of(id))) } } }
             form.steer method="post" action=(PageAddress::of(&["bulk"])) {
                 (token_field(request))
                 input type="hidden" name="command" value=(verb);
-                @for id in &form.executions { input type="hidden" name="execution" value=(id); }
+                input type="hidden" name="id" value=(form.id);
+                input type="hidden" name="filter" value=(form.filter);
+                input type="hidden" name="executions" value=(form.executions.join(" "));
                 @if takes_reason {
                     label { span { "Reason " span.quiet { "(stored with each execution)" } } input type="text" name="reason" value=(form.reason) autocomplete="off"; }
                 }
                 label { span { "Type the number of executions to confirm" } input type="text" inputmode="numeric" name="count" required autocomplete="off"; }
                 div.actions {
-                    button.primary.danger[verb == "cancel"] type="submit" data-command={ "sinew execution " (verb) " ID…" } { (title) " " (count) }
+                    button.primary.danger[verb == "cancel"] type="submit" data-command={ "sinew execution " (verb) " …" } { (title) " " (count) }
                     a.button href=(PageAddress::of(&["executions"])) { "Back" }
                 }
+            }
+            (command_line(&form.command_text()))
+            @if groups.is_empty() {
+                ul.touched { @for id in &form.executions { li { (execution_link(id)) } } }
+            } @else {
+                (group_table(groups))
             }
         }
     };
     let status = error.map_or(StatusCode::OK, ConsoleError::status);
     ConsolePage::new(ConsoleSection::Executions, title, body).with_status(status)
+}
+
+/// What will change: counts by workflow and error, with samples.
+fn group_table(groups: &[BulkGroup]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Executions by workflow and error" {
+            table.rows {
+                thead { tr { th.number scope="col" { "Count" } th scope="col" { "Workflow" } th.wide scope="col" { "Error" } th scope="col" { "Samples" } } }
+                tbody {
+                    @for group in groups {
+                        tr {
+                            td.number { (group.count) }
+                            td { (shown_text::line(&group.workflow, 48)) }
+                            td.wide {
+                                @if let Some(code) = &group.error { (shown_text::line(code, 40)) " " }
+                                @if let Some(message) = &group.message { (shown_text::line(message, 120)) }
+                            }
+                            td { @for id in &group.samples { (execution_link(id)) " " } }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// The page that shows each result as it arrives.
@@ -156,6 +251,7 @@ fn outcome_page(form: &BulkForm) -> ConsolePage {
     let body = html! {
         div.narrow {
             h1 { (title) " " (words::count(form.executions.len(), "execution")) }
+            p { a.button href=(PageAddress::of(&["executions"])) { "Stop" } " " span.quiet { "Leaving this page stops the remaining commands." } }
             (ConsolePage::growth())
         }
     };
@@ -182,6 +278,17 @@ mod tests {
         assert_eq!(
             (form.command.0, form.executions, form.count.as_str()),
             ("cancel", vec!["a".to_owned(), "b".to_owned()], "")
+        );
+        let all =
+            read(&[("command", "retry"), ("all", "yes"), ("filter", "status:failed"), ("execution", "a")])
+                .unwrap();
+        assert_eq!((all.executions.len(), all.filter.as_str()), (0, "status:failed"));
+        assert_eq!(all.command_text().to_string(), "sinew execution retry --where status:failed");
+        let confirmed =
+            read(&[("command", "retry"), ("executions", "b a"), ("id", "x"), ("count", "2")]).unwrap();
+        assert_eq!(
+            (confirmed.executions, confirmed.id.as_str()),
+            (vec!["a".to_owned(), "b".to_owned()], "x")
         );
         assert!(read(&[("command", "cancel")]).is_err());
         assert!(read(&[("command", "delete"), ("execution", "a")]).is_err());

@@ -353,7 +353,7 @@ fn recent_list(request: &PageRequest, name: &str, shown: &str, rows: &[Execution
         |row: &ExecutionRow| row.workflow.strip_prefix("call:").unwrap_or(row.workflow.as_str()).to_owned();
     let mut seen: Vec<(&str, &ExecutionRow)> = Vec::new();
     for row in rows {
-        let Some(id) = row.labels.get(CHAT_LABEL) else { continue };
+        let Some(id) = row.attributes.labels.get(CHAT_LABEL) else { continue };
         if !seen.iter().any(|(known, _)| known == id) {
             seen.push((id, row));
         }

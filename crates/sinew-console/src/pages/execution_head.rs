@@ -133,6 +133,9 @@ fn facts(request: &PageRequest, execution: &ExecutionDescription) -> Markup {
             @if !execution.about.caller.is_empty() { div { dt { "Caller" } dd { (shown_text::line(&execution.about.caller, 60)) } } }
             @if !execution.about.user.is_empty() { div { dt { "User" } dd { (shown_text::line(&execution.about.user, 60)) } } }
             @if execution.retries > 0 { div { dt { "Retried" } dd { (words::count(execution.retries as usize, "time")) } } }
+            @if let Some(key) = &execution.about.idempotency_key {
+                div { dt { "Key" } dd { (shown_text::line(key, 120)) } }
+            }
             @if let Some(parent) = &execution.about.parent {
                 div { dt { "Called by" } dd { a href=(PageAddress::execution(parent)) { (shown_text::line(words::short_id(parent), 60)) } } }
             }

@@ -83,12 +83,12 @@ fn execution_row(row: &ExecutionRow, now: Timestamp, choice: RowChoice, shows: S
             @if shows("reason") { td.wide { (message(row)) } }
             @if shows("models") { td.side { (totals_words(&row.usage)) } }
             @if shows("labels") { td.side {
-                @for (key, value) in row.labels.iter().take(MAX_LABELS) {
+                @for (key, value) in row.attributes.labels.iter().take(MAX_LABELS) {
                     a.label href=(PageAddress::of(&["executions"]).with("label", &format!("{key}={value}"))) {
                         (shown_text::line(&format!("{key}={value}"), 40))
                     } " "
                 }
-                @if row.labels.len() > MAX_LABELS { "+" (row.labels.len() - MAX_LABELS) }
+                @if row.attributes.labels.len() > MAX_LABELS { "+" (row.attributes.labels.len() - MAX_LABELS) }
             } }
             @if shows("caller") { td.side { (shown_text::line(&row.caller, 30)) } }
         }

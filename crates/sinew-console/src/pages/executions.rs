@@ -48,7 +48,11 @@ async fn found_address(
     }
     Ok(Some(match filter.target()? {
         FoundTarget::List(filter) => filter.address(""),
-        FoundTarget::Execution(id) => PageAddress::execution(&read_execution(request, &id).await?.execution),
+        FoundTarget::Execution(id, list) => match read_execution(request, &id).await {
+            Ok(found) => PageAddress::execution(&found.execution),
+            Err(error) if error.status() == StatusCode::NOT_FOUND => list.address(""),
+            Err(error) => return Err(error),
+        },
     }))
 }
 
@@ -91,7 +95,7 @@ async fn executions_page(
                 button type="submit" { "Save view" }
             }
         }
-        @if may_steer(request) { (bulk_form(request)) }
+        @if may_steer(request) { (bulk_form(request, filter)) }
         (live_part("list", &list_part(request, filter, &list)))
     };
     let source = if filter.cursor.is_empty() && refusal.is_none() {
@@ -104,11 +108,13 @@ async fn executions_page(
 }
 
 /// Commands for the selected rows. The next page asks for confirmation.
-fn bulk_form(request: &PageRequest) -> Markup {
+fn bulk_form(request: &PageRequest, filter: &ListFilter) -> Markup {
     html! {
         form.filter.bulk id=(BULK_FORM) method="post" action=(PageAddress::of(&["bulk"])) aria-label="Selected executions" {
             (token_field(request))
             span.quiet { "Selected executions:" }
+            label { input type="checkbox" name="all" value="yes"; " All that match the filter" }
+            input type="hidden" name="filter" value=(filter.language());
             @for (verb, title, _) in BULK_COMMANDS { button type="submit" name="command" value=(verb) data-command={ "sinew execution " (verb) " ID…" } { (title) "…" } }
         }
     }
@@ -119,6 +125,7 @@ fn list_part(request: &PageRequest, filter: &ListFilter, list: &ExecutionPage) -
         @if list.unlisted_shards > 0 {
             p.notice { (words::count(list.unlisted_shards, "shard")) " without an executor: pending starts may be missing from this list." }
         }
+        @if let Some(searched) = &list.searched { p.quiet { (searched.line()) "." } }
         @if list.executions.is_empty() {
             p.empty {
                 @if filter.is_empty() {
@@ -130,10 +137,10 @@ fn list_part(request: &PageRequest, filter: &ListFilter, list: &ExecutionPage) -
         } @else {
             @let choice = if may_steer(request) { RowChoice::Offered } else { RowChoice::None };
             (execution_table(&list.executions, request.now, choice, &|column| filter.shows(column)))
-            nav.pages aria-label="Pages" {
-                @if !filter.cursor.is_empty() { a href=(filter.address("")) { "Newest" } }
-                @if let Some(next) = &list.next { a rel="next" href=(filter.address(next)) { "Older" } }
-            }
+        }
+        nav.pages aria-label="Pages" {
+            @if !filter.cursor.is_empty() { a href=(filter.address("")) { "Newest" } }
+            @if let Some(next) = &list.next { a rel="next" href=(filter.address(next)) { "Older" } }
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use maud::{Markup, html};
 use serde::Deserialize;
-use sinew_documents::execution_status::{self, ExecutionStatus};
+use sinew_documents::execution_filter::{BadFilter, ExecutionFilter, filter_terms, term};
+use sinew_documents::execution_status::ExecutionStatus;
 use sinew_documents::figures::ExecutionCounts;
 use sinew_documents::timestamp::Timestamp;
 use sinew_documents::words::status_word;
@@ -51,6 +52,9 @@ pub(super) struct ListFilter {
     pub(super) since: String,
     #[serde(default)]
     pub(super) error: String,
+    /// Further terms of the filter, in its language.
+    #[serde(default)]
+    pub(super) q: String,
     /// Hidden columns, separated by commas.
     #[serde(default)]
     pub(super) hide: String,
@@ -66,8 +70,8 @@ pub(super) struct ListFilter {
 pub(super) enum FoundTarget {
     /// The list with this filter.
     List(ListFilter),
-    /// The execution whose id starts with this text.
-    Execution(String),
+    /// The execution whose id starts with this text; the list with this filter if there is none.
+    Execution(String, ListFilter),
 }
 
 /// The comma-separated values of a parameter.
@@ -84,46 +88,43 @@ pub(super) fn toggled(words: &[&str], word: &str) -> String {
 
 impl ListFilter {
     pub(super) fn is_empty(&self) -> bool {
-        [&self.status, &self.workflow, &self.label, &self.since, &self.error]
+        [&self.status, &self.workflow, &self.label, &self.since, &self.error, &self.q]
             .iter()
             .all(|part| part.is_empty())
     }
 
-    /// Parses the search box: `status:failed workflow:orders label:team=a error:SINEW-5001
-    /// since:1h`, or an id. Parsed values replace the previous filter.
+    /// Parses the search box: terms of [`ExecutionFilter`], such as `status:failed key:order-17
+    /// since:1h`, or an id. Terms of the form's fields replace the previous filter.
     pub(super) fn target(&self) -> Result<FoundTarget, ConsoleError> {
-        let mut filter = Self { find: String::new(), cursor: String::new(), ..self.clone() };
-        let mut labels = Vec::new();
-        for word in self.find.split_whitespace() {
-            let Some((key, value)) = word.split_once(':') else {
-                return match self.find.split_whitespace().count() {
-                    1 => Ok(FoundTarget::Execution(word.to_owned())),
-                    _ => Err(ConsoleError::Input(format!("{word:?} is not of the form KEY:VALUE"))),
-                };
-            };
-            match key {
+        let mut filter =
+            Self { find: String::new(), cursor: String::new(), q: String::new(), ..self.clone() };
+        let bad = |error: BadFilter| ConsoleError::Input(error.to_string());
+        let terms = filter_terms(&self.find).map_err(bad)?;
+        let (mut labels, mut others) = (Vec::new(), Vec::new());
+        for (key, value) in &terms {
+            match *key {
                 "status" => value.clone_into(&mut filter.status),
                 "workflow" => value.clone_into(&mut filter.workflow),
-                "error" => value.clone_into(&mut filter.error),
+                "error" if !value.contains(' ') => value.clone_into(&mut filter.error),
                 "since" => value.clone_into(&mut filter.since),
-                "label" => labels.push(value),
-                _ => {
-                    let text = format!("{key:?} is not one of status, workflow, label, error, since");
-                    return Err(ConsoleError::Input(text));
-                }
+                "label" => labels.push(value.as_str()),
+                key => others.push(term(key, value)),
             }
         }
         if !labels.is_empty() {
             filter.label = labels.join(",");
         }
+        filter.q = others.join(" ");
         // Reject invalid values here, so that the search box keeps the text.
-        let is_wrong = |word: &&str| execution_status::parse(word).is_none();
-        if let Some(wrong) = comma_words(&filter.status).into_iter().find(is_wrong) {
-            let text = format!("{wrong:?} is not one of {}", STATUSES.map(status_word).join(", "));
-            return Err(ConsoleError::Input(text));
-        }
-        filter.since_ms(Timestamp::default())?;
-        Ok(FoundTarget::List(filter))
+        ExecutionFilter::parse(&self.find, Timestamp::default()).map_err(bad)?;
+        Ok(match terms.as_slice() {
+            [("text", word)] if !word.contains(char::is_whitespace) => {
+                // The text is searched in all executions, not only in those of the current filter.
+                let everywhere = Self { q: filter.q, hide: filter.hide, ..Self::default() };
+                FoundTarget::Execution(word.clone(), everywhere)
+            }
+            _ => FoundTarget::List(filter),
+        })
     }
 
     /// Returns true if the column is shown.
@@ -135,13 +136,14 @@ impl ListFilter {
     pub(super) fn list_path(&self, now: Timestamp, rows: &str) -> Result<ApiPath, ConsoleError> {
         let path = ApiPath::of(&["executions"]).with("limit", rows).with_some("status", Some(&self.status));
         let path = self.common(path, now)?;
-        Ok(path.with_some("label", Some(&self.label)).with_some("cursor", Some(&self.cursor)))
+        let path = path.with_some("label", Some(&self.label)).with_some("filter", Some(&self.q));
+        Ok(path.with_some("cursor", Some(&self.cursor)))
     }
 
-    /// API path of the counts per status; `None` with labels, because the counted headers do not
-    /// contain labels.
+    /// API path of the counts per status; `None` with labels and further terms, by which executions
+    /// are not counted.
     pub(super) fn counts_path(&self, now: Timestamp) -> Result<Option<ApiPath>, ConsoleError> {
-        if !self.label.is_empty() {
+        if !self.label.is_empty() || !self.q.is_empty() {
             return Ok(None);
         }
         self.common(ApiPath::of(&["execution-counts"]), now).map(Some)
@@ -167,6 +169,20 @@ impl ListFilter {
         Ok(Some(now.ms().saturating_sub(ms)))
     }
 
+    /// The filter in the language of filters, for bulk operations.
+    pub(super) fn language(&self) -> String {
+        let labels = comma_words(&self.label).into_iter().map(|pair| term("label", pair));
+        let fields = [
+            ("status", &self.status),
+            ("workflow", &self.workflow),
+            ("since", &self.since),
+            ("error", &self.error),
+        ];
+        let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
+        let terms = fields.map(|(key, value)| term(key, value)).chain(labels);
+        terms.chain((!self.q.is_empty()).then(|| self.q.clone())).collect::<Vec<_>>().join(" ")
+    }
+
     fn with_status(&self, status: &str) -> PageAddress {
         Self { status: status.to_owned(), ..self.clone() }.address("")
     }
@@ -182,6 +198,7 @@ impl ListFilter {
             .with_some("label", Some(&self.label))
             .with_some("since", Some(&self.since))
             .with_some("error", Some(&self.error))
+            .with_some("q", Some(&self.q))
             .with_some("hide", Some(&self.hide))
             .with_some("cursor", Some(cursor))
     }
@@ -196,7 +213,7 @@ impl ListFilter {
             self.label.split(',').fold(command, |command, label| command.flag("--label", label.trim()));
         let command =
             self.error.split(',').fold(command, |command, error| command.flag("--error", error.trim()));
-        command.flag("--since", &self.since)
+        command.flag("--since", &self.since).flag("--where", &self.q)
     }
 
     /// Links that filter by status, with the count of each.
@@ -239,11 +256,11 @@ impl ListFilter {
     pub(super) fn form(&self, workflows: &[DeployedRow]) -> Markup {
         html! {
             form.filter method="get" role="search" aria-label="Filter" {
-                @for (name, value) in [("status", &self.status), ("hide", &self.hide)] {
+                @for (name, value) in [("status", &self.status), ("hide", &self.hide), ("q", &self.q)] {
                     @if !value.is_empty() { input type="hidden" name=(name) value=(value); }
                 }
                 label.wide { span { "Find" }
-                    input type="text" name="find" value=(self.find) placeholder="id, or status:failed workflow:orders since:1h" data-filter autocomplete="off";
+                    input type="text" name="find" value=(self.find) placeholder="id, key or text, or status:failed agent:Clerk since:1h" data-filter autocomplete="off";
                 }
                 label { span { "Workflow" }
                     select name="workflow" {
@@ -301,12 +318,13 @@ mod tests {
                 label: "team=a, stage=b".to_owned(),
                 since: "1h".to_owned(),
                 error: "SINEW-5001".to_owned(),
+                q: "key:order-17".to_owned(),
                 hide: "caller".to_owned(),
                 cursor: "x".to_owned(),
                 find: "y".to_owned(),
             },
-            "sinew execution list --status failed --status waiting --workflow 'a b' --label team=a --label stage=b --error SINEW-5001 --since 1h",
-            "/console/executions?status=failed%2Cwaiting&workflow=a+b&label=team%3Da%2C+stage%3Db&since=1h&error=SINEW-5001&hide=caller",
+            "sinew execution list --status failed --status waiting --workflow 'a b' --label team=a --label stage=b --error SINEW-5001 --since 1h --where key:order-17",
+            "/console/executions?status=failed%2Cwaiting&workflow=a+b&label=team%3Da%2C+stage%3Db&since=1h&error=SINEW-5001&q=key%3Aorder-17&hide=caller",
         );
     }
 
@@ -328,8 +346,21 @@ mod tests {
             "/console/executions?workflow=bills&label=team%3Da%2Cstage%3Db&error=SINEW-5001&hide=caller",
         );
         list("workflow:", "/console/executions?hide=caller");
-        assert!(matches!(target(" x7f3 "), Ok(FoundTarget::Execution(id)) if id == "x7f3"));
-        for wrong in ["x7f3 status:failed", "colour:red", "since:soon", "status:failed,fine"] {
+        list("A-17 status:failed", "/console/executions?status=failed&workflow=orders&q=A-17&hide=caller");
+        list(
+            "key:order-17 \"no route\" error:\"of the host\"",
+            "/console/executions?workflow=orders&q=key%3Aorder-17+%22no+route%22+error%3A%22of+the+host%22&hide=caller",
+        );
+        match target(" A-17 ") {
+            Ok(FoundTarget::Execution(id, list)) => {
+                assert_eq!(
+                    (id.as_str(), list.address("").to_string().as_str()),
+                    ("A-17", "/console/executions?q=A-17&hide=caller")
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+        for wrong in ["colour:red", "since:soon", "status:failed,fine"] {
             assert!(target(wrong).is_err(), "{wrong}");
         }
     }

@@ -43,6 +43,7 @@ pub(crate) mod start;
 pub(crate) mod timeline;
 pub(crate) mod traffic;
 pub(crate) mod workflow;
+pub(crate) mod workflow_control;
 pub(crate) mod workflows;
 
 pub(crate) use execution_head::read_execution;

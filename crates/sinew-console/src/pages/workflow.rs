@@ -13,6 +13,7 @@ use super::execution::MAX_DRAWN_NODES;
 use super::execution_rows::{RowChoice, all_columns, execution_table};
 use super::opened_nodes::OpenedNodes;
 use super::source::{LISTED_NODES, plan};
+use super::workflow_control::{pause_part, rollback_part};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
@@ -82,6 +83,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
                 }
             }
         }
+        (pause_part(request, &workflow))
         @if !workflow.description.is_empty() { p { (shown_text::line(&workflow.description, 600)) } }
         @for warning in workflow.warnings.iter().take(MAX_WARNINGS) { p.notice { (shown_text::line(warning, 200)) } }
         (partners(&workflow))
@@ -186,7 +188,11 @@ fn version_table(
                     tbody {
                         @for version in versions.iter().take(MAX_VERSIONS) {
                             tr data-row aria-current=[(version.version == shown).then_some("true")] {
-                                td { a href=(PageAddress::workflow(name).with("version", &version.version)) { code { (shown_text::line(words::short(&version.version), 20)) } } }
+                                td {
+                                    a href=(PageAddress::workflow(name).with("version", &version.version)) { code { (shown_text::line(words::short(&version.version), 20)) } }
+                                    @if let Some(author) = &version.author_version { " " (shown_text::line(author, 30)) }
+                                    @if version.current { " " span.quiet { "current" } }
+                                }
                                 td { (time_mark(version.deployed, request.now)) }
                                 td { (shown_text::line(&version.by, 80)) }
                                 td.number { @match outcomes_of(Some(&version.version)) { Some(counts) => (success_rate(counts)), None => "–" } }
@@ -194,6 +200,7 @@ fn version_table(
                                     @if version.version != shown {
                                         a href=(PageAddress::workflow(name).with("version", shown).with("with", &version.version)) { "Compare with shown version" }
                                     }
+                                    @if !version.current { " " (rollback_part(request, name, &version.version)) }
                                 }
                             }
                         }

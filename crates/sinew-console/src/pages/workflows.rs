@@ -63,9 +63,9 @@ fn workflow_table(request: &PageRequest, rows: &[DeployedRow], figures: &Workflo
                         @for row in rows {
                             tr data-row {
                                 td { a href=(PageAddress::workflow(&row.name)) { (shown_text::line(&row.name, 80)) } }
-                                td.wide { (shown_text::line(&row.description, 200)) @for warning in row.warnings.iter().take(MAX_WARNINGS) { p.notice { (shown_text::line(warning, 200)) } } }
+                                td.wide { (shown_text::line(&row.description, 200)) @if let Some(paused) = &row.paused { p.notice { (shown_text::line(paused, 200)) } } @for warning in row.warnings.iter().take(MAX_WARNINGS) { p.notice { (shown_text::line(warning, 200)) } } }
                                 td { (shown_text::line(&row.dialect, 30)) }
-                                td { code { (shown_text::line(words::short(&row.digest), 20)) } }
+                                td { code { (shown_text::line(words::short(&row.digest), 20)) } @if let Some(author) = &row.author_version { " " (shown_text::line(author, 30)) } }
                                 td.number { (row.versions) }
                                 td { (time_mark(row.deployed, request.now)) }
                                 td.side { (shown_text::line(&row.by, 40)) }

@@ -51,7 +51,8 @@ pub(super) fn run(case: &Value) -> Result<(Vec<Value>, Bench), Diagnostics> {
     let mut stub = stub(&case["stubs"]);
     let from = case["input"]["start_from_node"].as_str().map(str::to_owned);
     let mode = ExecutionMode { from: from.into_iter().collect(), ..ExecutionMode::default() };
-    let input = EngineInput::Start { input: case["input"].clone(), mode, depth: 0, chain: Vec::new() };
+    let input =
+        EngineInput::Start { input: case["input"].clone(), mode, depth: 0, chain: Vec::new(), paused: None };
     bench.input(input, &mut stub).expect("a fresh execution starts");
     bench.go_on(&mut stub);
     let mut natives = vec![bench.native()];

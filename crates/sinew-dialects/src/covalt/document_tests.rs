@@ -102,7 +102,13 @@ fn a_run_that_would_reach_a_cycle_is_refused() {
     ] {
         let mut bench = Bench::new(lowered.plan.clone(), Covalt.adapter());
         let input = json!({ "execution": { "entry_node_ids": entry } });
-        let start = EngineInput::Start { input, mode: ExecutionMode::default(), depth: 0, chain: Vec::new() };
+        let start = EngineInput::Start {
+            input,
+            mode: ExecutionMode::default(),
+            depth: 0,
+            chain: Vec::new(),
+            paused: None,
+        };
         bench.input(start, &mut double).unwrap();
         bench.go_on(&mut double);
         let outcome = bench.state().outcome.as_ref().unwrap();

@@ -55,11 +55,34 @@ impl ExecutionState {
                 self.stop_clock(above, since);
             }
         }
-        if self.asking.len() == 1
-            && let Some(wall) = self.timers.iter().find(|timer| timer.kind == TimerKind::Wall).copied()
-        {
+        if self.asking.len() == 1 {
+            self.stop_wall(since);
+        }
+    }
+
+    fn stop_wall(&mut self, since: Time) {
+        if let Some(wall) = self.timers.iter().find(|timer| timer.kind == TimerKind::Wall).copied() {
             self.timers.remove(&wall);
             self.stopped_wall = Some((wall.at, since.max(self.wall_restarted_at)));
+        }
+    }
+
+    /// Stops the time limit of an execution that is paused before it has activated a node: its
+    /// workflow is paused. A pause of running work does not stop it.
+    pub(super) fn stop_wall_before_work(&mut self) {
+        if self.acts.is_empty() {
+            self.stop_wall(self.at);
+        }
+    }
+
+    /// Restarts the time limit of the execution, unless a person is asked.
+    pub(super) fn restart_wall(&mut self) {
+        if self.asking.is_empty()
+            && let Some((deadline, stopped_at)) = self.stopped_wall.take()
+        {
+            let at = deadline.saturating_add(self.at.saturating_sub(stopped_at));
+            self.timers.insert(EngineTimer { at, act: None, kind: TimerKind::Wall });
+            self.wall_restarted_at = self.at;
         }
     }
 
@@ -78,13 +101,7 @@ impl ExecutionState {
                 self.restart_clock(above);
             }
         }
-        if self.asking.is_empty()
-            && let Some((deadline, stopped_at)) = self.stopped_wall.take()
-        {
-            let at = deadline.saturating_add(self.at.saturating_sub(stopped_at));
-            self.timers.insert(EngineTimer { at, act: None, kind: TimerKind::Wall });
-            self.wall_restarted_at = self.at;
-        }
+        self.restart_wall();
     }
 
     fn stop_clock(&mut self, act: ActivationId, since: Time) {

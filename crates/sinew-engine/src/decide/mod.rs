@@ -114,7 +114,9 @@ pub(crate) struct Decider<'a> {
 impl Decider<'_> {
     fn input(&mut self, input: EngineInput) -> Result<(), InputRefusal> {
         match input {
-            EngineInput::Start { input, mode, depth, chain } => self.start(input, mode, depth, chain)?,
+            EngineInput::Start { input, mode, depth, chain, paused } => {
+                self.start(input, mode, (depth, chain), paused)?
+            }
             _ if self.state.start.is_none() => return Err(InputRefusal::NotStarted),
             EngineInput::Done { act, attempt, mut result } => {
                 let worked_ms = result.as_mut().ok().and_then(|reply| reply.worked_ms.take());
@@ -172,8 +174,8 @@ impl Decider<'_> {
         &mut self,
         input: Value,
         mode: ExecutionMode,
-        depth: u32,
-        chain: Vec<String>,
+        (depth, chain): (u32, Vec<String>),
+        paused: Option<String>,
     ) -> Result<(), InputRefusal> {
         if self.state.start.is_some() {
             return Err(InputRefusal::Started);
@@ -200,6 +202,10 @@ impl Decider<'_> {
                 cause: None,
             });
             return Ok(());
+        }
+        // Before anything is activated, so that the time limit of the execution stops, too.
+        if let Some(reason) = paused {
+            self.emit(Fact::Paused { reason });
         }
         self.enter();
         Ok(())

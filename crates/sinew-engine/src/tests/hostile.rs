@@ -123,7 +123,8 @@ fn what_is_refused_says_why() {
     let start = |graph: &IndexedPlan| {
         let mut machine = Machine::<()>::new(graph.clone().into(), &Scripted);
         let (input, mode) = (Value::Null, crate::ExecutionMode::default());
-        let decided = machine.handle(0, crate::EngineInput::Start { input, mode, depth: 0, chain: vec![] });
+        let decided = machine
+            .handle(0, crate::EngineInput::Start { input, mode, depth: 0, chain: vec![], paused: None });
         (machine.state().clone(), decided.unwrap().round.facts)
     };
     let (state, facts) = start(&two);

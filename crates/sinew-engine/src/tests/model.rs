@@ -88,6 +88,7 @@ fn graphs_without_cycles_run_as_a_plain_recursion_says() {
                 mode: ExecutionMode::default(),
                 depth: 0,
                 chain: vec![],
+                paused: None,
             })
             .unwrap();
         while !world.state().ended {

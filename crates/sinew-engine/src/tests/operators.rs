@@ -25,6 +25,32 @@ fn pause_starts_nothing_and_loses_nothing() {
 }
 
 #[test]
+fn a_kept_start_starts_nothing_until_the_resume() {
+    check(
+        "a>b",
+        json!({ "@": { "limits": { "wall_ms": 500 } } }),
+        "
+        keep       | paused
+        start      | refused: the execution was started already
+        pause      | refused: the execution is paused already
+        @5000      |
+        resume     | resumed +a a?1
+        @5400      |
+        a=1        | a=1 +b b?1
+        @5500      | bx failure!SINEW-6003 end
+",
+    );
+    check(
+        "a",
+        json!({}),
+        "
+        keep       | paused
+        cancel     | ax cancelled resumed end
+",
+    );
+}
+
+#[test]
 fn what_follows_a_reply_waits_for_the_resume() {
     check(
         "a>b a>c",

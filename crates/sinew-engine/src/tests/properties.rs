@@ -300,7 +300,9 @@ pub(super) fn history(seed: u64) -> History {
     let (edges, settings) = any_plan(&mut dice);
     let mut history = History::new(graph(&edges, settings));
     let mode = ExecutionMode { dry_run: dice.chance(3), ..ExecutionMode::default() };
-    history.give(EngineInput::Start { input: json!([1, 2]), mode, depth: 0, chain: vec![] }).unwrap();
+    history
+        .give(EngineInput::Start { input: json!([1, 2]), mode, depth: 0, chain: vec![], paused: None })
+        .unwrap();
     for _ in 0..dice.roll(40) {
         history.any_input(&mut dice);
     }

@@ -102,6 +102,7 @@ fn jitter_is_the_same_every_time_and_bounded() {
                 mode: ExecutionMode::default(),
                 depth: 0,
                 chain: vec![],
+                paused: None,
             })
             .unwrap();
         let mut waits = Vec::new();
@@ -420,7 +421,13 @@ fn a_long_loop_is_retried_without_deep_recursion() {
     let mut world = World::new(graph("l", settings));
     // Checking after each input would take quadratic time here.
     let mut give = |input| world.machine.handle(0, input).unwrap().round.facts;
-    give(EngineInput::Start { input: json!(1), mode: ExecutionMode::default(), depth: 0, chain: vec![] });
+    give(EngineInput::Start {
+        input: json!(1),
+        mode: ExecutionMode::default(),
+        depth: 0,
+        chain: vec![],
+        paused: None,
+    });
     let done = |act, result| EngineInput::Done { act, attempt: 1, result };
     for act in 1..15000 {
         give(done(act, Ok(TaskReply::new(json!(act)))));
@@ -450,6 +457,7 @@ fn the_plan_of_a_retry_is_what_happens() {
             mode: ExecutionMode::default(),
             depth: 0,
             chain: vec![],
+            paused: None,
         })
         .unwrap();
     let mut fails = 1;

@@ -18,7 +18,7 @@ use crate::{
 
 /// Runs `script`, lines of `input | facts`, and compares the facts.
 ///
-/// Inputs: `start`, `start <input>`, `start <input> <mode>`, `start@ 2` (as a sub-workflow two levels down), `a=1` (its
+/// Inputs: `start`, `keep` (its workflow is paused), `start <input>`, `start <input> <mode>`, `start@ 2` (as a sub-workflow two levels down), `a=1` (its
 /// agent answers), `a!error` (it fails, see [`fault`]), `a#1=1` (attempt 1 answers), `a:yes` (a person answers),
 /// `a.port~1` (it yields a value), `a%words` (progress), `a&x1` (report 1 of its callee x: a person is waited for, since
 /// 60 ms with `a&x1<60`), `a&x2-` (report 2: the wait is over), `@500` (it is 500 ms after the start), `a=1 @500` (the answer is
@@ -64,7 +64,7 @@ pub(crate) fn parse(world: &World, input: &str) -> EngineInput {
             let input = if value.is_empty() { Value::Null } else { json(value) };
             let mode =
                 if mode.is_empty() { ExecutionMode::default() } else { serde_json::from_str(mode).unwrap() };
-            return EngineInput::Start { input, mode, depth: 0, chain: Vec::new() };
+            return EngineInput::Start { input, mode, depth: 0, chain: Vec::new(), paused: None };
         }
         "start@" => {
             return EngineInput::Start {
@@ -72,6 +72,16 @@ pub(crate) fn parse(world: &World, input: &str) -> EngineInput {
                 mode: ExecutionMode::default(),
                 depth: rest.parse().unwrap(),
                 chain: Vec::new(),
+                paused: None,
+            };
+        }
+        "keep" => {
+            return EngineInput::Start {
+                input: Value::Null,
+                mode: ExecutionMode::default(),
+                depth: 0,
+                chain: Vec::new(),
+                paused: Some("me".to_owned()),
             };
         }
         "pause" => return EngineInput::Pause { reason: "me".into() },

@@ -133,6 +133,7 @@ fn who_is_told_is_who_was_asked() {
             mode: ExecutionMode::default(),
             depth: 0,
             chain: vec![],
+            paused: None,
         })
         .unwrap();
     world.now = 100;
@@ -154,7 +155,7 @@ fn a_task_that_no_process_took_says_so() {
     let timeout = json!({ "a": { "attempt_timeout": 100, "retry": { "limit": 1, "on": "error" } } });
     let mut world = World::new(graph("a", timeout));
     let (input, mode) = (json!(1), ExecutionMode::default());
-    world.input(EngineInput::Start { input, mode, depth: 0, chain: vec![] }).unwrap();
+    world.input(EngineInput::Start { input, mode, depth: 0, chain: vec![], paused: None }).unwrap();
     let not_taken = |attempt, is_online| EngineInput::NotTaken { act: 0, attempt, is_online };
     let fault_of = |facts: &[Fact]| {
         facts.iter().find_map(|fact| match fact {
@@ -180,7 +181,7 @@ fn a_task_that_no_process_took_says_so() {
 fn the_time_of_work_is_in_the_fact_and_nowhere_else() {
     let mut world = World::new(graph("a", json!({ "a": { "retry": { "limit": 1, "on": "error" } } })));
     let (input, mode) = (json!(1), ExecutionMode::default());
-    world.input(EngineInput::Start { input, mode, depth: 0, chain: vec![] }).unwrap();
+    world.input(EngineInput::Start { input, mode, depth: 0, chain: vec![], paused: None }).unwrap();
     let worked = |facts: Vec<Fact>| {
         facts.into_iter().find_map(|fact| match fact {
             Fact::Replied { worked_ms, result, .. } => Some((worked_ms, result.ok()?.worked_ms)),

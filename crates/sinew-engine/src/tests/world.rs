@@ -169,7 +169,10 @@ impl World {
             !wall || state.asking.is_empty(),
             "the time of the execution stands while a person is waited for"
         );
-        assert!(state.stopped_wall.is_none() || !state.asking.is_empty(), "and runs again afterwards");
+        assert!(
+            state.stopped_wall.is_none() || !state.asking.is_empty() || state.paused.is_some(),
+            "and runs again afterwards"
+        );
         let parallel = self.graph().plan().profile.parallel;
         // Activations that waited for a person or for children resume without queueing again.
         let fresh = |one: &&Activation| one.wait.is_none() && one.children.is_none();

@@ -103,8 +103,7 @@ impl WorkflowEndpoints {
         for some in theirs.chunks(AT_ONCE) {
             for found in join_all(some.iter().map(|execution| self.find(execution))).await {
                 let Some(known) = found? else { continue };
-                let asks = super::task::asks(&known.folded);
-                let state = if asks { TaskState::InputRequired } else { TaskState::Working };
+                let state = super::task::open_state(&known.folded);
                 if !known.folded.state().ended {
                     places.push(ListPosition(
                         known.folded.state().at,

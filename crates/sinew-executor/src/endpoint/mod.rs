@@ -297,9 +297,10 @@ impl WorkflowEndpoints {
     }
 }
 
-/// Returns whether to answer a blocking call: the execution has ended, or waits only for a person.
+/// Returns whether to answer a blocking call: the execution has ended, waits only for a person, or is
+/// kept by the pause of its workflow.
 fn settled(known: &KnownExecution) -> bool {
-    known.folded.state().ended || task::asks(&known.folded)
+    known.folded.state().ended || task::asks(&known.folded) || known.folded.kept_reason().is_some()
 }
 
 /// Converts an error to A2A's format.

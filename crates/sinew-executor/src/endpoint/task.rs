@@ -113,12 +113,23 @@ pub(super) fn file_of(artifact: &ResultArtifact) -> Artifact {
     }
 }
 
+/// Returns the state of the task of an open execution.
+pub(super) fn open_state(folded: &Execution) -> TaskState {
+    if asks(folded) {
+        TaskState::InputRequired
+    } else if folded.kept_reason().is_some() {
+        TaskState::Submitted
+    } else {
+        TaskState::Working
+    }
+}
+
 /// Returns the task of an open execution.
 fn open(known: &KnownExecution) -> Task {
     let (meta, state) = (&known.record.meta, known.folded.state());
     let waits = waiting(state);
     let asks = asks(&known.folded);
-    let mut status = TaskStatus::new(if asks { TaskState::InputRequired } else { TaskState::Working });
+    let mut status = TaskStatus::new(open_state(&known.folded));
     let prompts = waits.iter().filter_map(|wait| match &wait.what {
         WaitingFor::Person(wait) => Some(wait.prompt.as_str()),
         WaitingFor::CalleePerson { wait, .. } => Some(wait.prompt.as_str()),

@@ -170,10 +170,12 @@ async fn find_rest(shared: &Shared, pending: &mut PendingInput) -> usize {
 /// Returns data that is available locally.
 fn find_at_hand(shared: &Shared, lookup: &Lookup) -> Option<Found> {
     match lookup {
-        Lookup::Program { workflow, version } => shared
-            .programs
-            .meant_at_hand(workflow, version.as_deref())
-            .map(|program| Found::Program(Ok(program))),
+        Lookup::Program { workflow, version } => {
+            shared.programs.meant_at_hand(workflow, version.as_deref()).map(|program| Found::Start {
+                program: Ok(program),
+                paused: shared.programs.keep_start(workflow),
+            })
+        }
         Lookup::Plan(digest) => shared.programs.ready(digest).map(|program| Found::Program(Ok(program))),
         Lookup::Record(_) | Lookup::Value(_) | Lookup::Result { .. } => None,
     }
@@ -189,7 +191,8 @@ async fn find(shared: &Shared, lookup: Lookup) -> (Found, usize) {
     let found = match lookup {
         Lookup::Record(execution) => Found::Record(retry_transient(|| read_record(shared, &execution)).await),
         Lookup::Program { workflow, version } => {
-            Found::Program(retry_transient(|| shared.programs.meant(&workflow, version.as_deref())).await)
+            let program = retry_transient(|| shared.programs.meant(&workflow, version.as_deref())).await;
+            Found::Start { program, paused: shared.programs.keep_start(&workflow) }
         }
         Lookup::Plan(digest) => Found::Program(retry_transient(|| shared.programs.by_digest(&digest)).await),
         Lookup::Value(address) => {

@@ -13,6 +13,7 @@ mod direct;
 mod dispatch;
 mod effects;
 mod intake;
+mod kept_starts;
 mod lost_results;
 mod messages;
 mod node_calls;

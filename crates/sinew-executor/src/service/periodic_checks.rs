@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::caller_check::CallerCheck;
 use super::intake::Handle;
+use super::kept_starts::KeptStarts;
 use super::outbox::Job;
 use super::task_renewal::TaskRenewal;
 
@@ -13,6 +14,7 @@ use super::task_renewal::TaskRenewal;
 pub(super) struct PeriodicChecks {
     callers: CallerCheck,
     tasks: TaskRenewal,
+    kept: KeptStarts,
 }
 
 impl PeriodicChecks {
@@ -21,17 +23,19 @@ impl PeriodicChecks {
         Self {
             callers: CallerCheck::new(shared.caller_check_interval),
             tasks: TaskRenewal::new(shared.max_task_age),
+            kept: KeptStarts::new(),
         }
     }
 
     /// Returns when to poll again.
     pub(super) fn next_due(&self) -> Instant {
-        self.callers.next_due().min(self.tasks.next_due())
+        self.callers.next_due().min(self.tasks.next_due()).min(self.kept.next_due())
     }
 
     /// Runs the checks that are due, and returns the resulting jobs. `now` is the broker's time.
     pub(super) fn poll(&mut self, shared: &Handle, now: Time, state: &mut ShardState) -> Vec<Job> {
         self.callers.poll(shared, state);
+        self.kept.poll(shared, state);
         let is_queued = |task: &Outgoing| match task {
             Outgoing::Task { call, .. } => !shared.is_workflow(call) && !shared.is_direct(call),
             _ => false,

@@ -254,7 +254,9 @@ impl StorePublisher {
 
 /// Returns the summary for archiving an ended execution; `None` for other messages.
 pub(super) fn closed_execution(outgoing: &Outgoing) -> Option<ClosedExecution> {
-    let Outgoing::Finish { record, outcome, started, ended, usage, is_dry_run, .. } = outgoing else {
+    let Outgoing::Finish { record, outcome, started, ended, usage, is_dry_run, route, attributes, .. } =
+        outgoing
+    else {
         return None;
     };
     Some(ClosedExecution {
@@ -269,5 +271,7 @@ pub(super) fn closed_execution(outgoing: &Outgoing) -> Option<ClosedExecution> {
         fault_code: outcome.fault.as_ref().map(|fault| fault.code.to_string()),
         plan: Some(record.meta.plan.clone()),
         is_dry_run: *is_dry_run,
+        route: Some(route.clone()),
+        attributes: attributes.as_ref().clone(),
     })
 }

@@ -166,6 +166,8 @@ impl Site {
             mermaid: String::new(),
             at: 0,
             by: "tester".to_owned(),
+            author_version: None,
+            pause: None,
         };
         self.mesh.workflows().deploy(&deployment).await.unwrap();
         digest

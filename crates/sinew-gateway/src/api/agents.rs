@@ -4,9 +4,9 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sinew_documents::agent::{AgentDetails, AgentProcess, AgentRow};
+use sinew_documents::execution_filter::ExecutionFilter;
 use sinew_documents::figures::MeshActivity;
 use sinew_documents::mesh::{DoctorCheck, MeshStatus};
-use sinew_inspection::list::RowFilter;
 use sinew_operations::agent_list::{
     AgentIntake, describe_agent, list_agents, list_callable, retire_agent, set_intake,
 };
@@ -139,7 +139,7 @@ async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
     let mut agent =
         describe_agent(call.operator.mesh(), &call.operator.online().await?, call.path("name")).await?;
     if query.errors {
-        agent.last_errors = Some(match offered_filter(&call, RowFilter::default()).await? {
+        agent.last_errors = Some(match offered_filter(&call, ExecutionFilter::default()).await? {
             Some(visible) => call.operator.agent_errors(&agent.name, visible).await?,
             None => Vec::new(),
         });

@@ -10,17 +10,17 @@ use sinew_documents::artifact::ArtifactRow;
 use sinew_documents::comparison::ExecutionComparison;
 use sinew_documents::event::{EventLine, EventPage};
 use sinew_documents::execution::ExecutionDescription;
+use sinew_documents::execution_filter::{BadFilter, ExecutionFilter};
 use sinew_documents::execution_list::ExecutionPage;
 use sinew_documents::figures::ExecutionCounts;
 use sinew_documents::node::{NodeDescription, TreeBranch};
 use sinew_documents::node_status::NodeStatus;
 use sinew_documents::timeline::Timeline;
-use sinew_documents::words;
+use sinew_documents::timestamp::Timestamp;
 use sinew_inspection::agent_work::agent_work;
 use sinew_inspection::describe::describe as describe_execution;
 use sinew_inspection::diff;
 use sinew_inspection::events::{self, EventWords, RecordedEvent};
-use sinew_inspection::list::RowFilter;
 use sinew_inspection::node_description::{describe_node, find_activation};
 use sinew_inspection::record;
 use sinew_inspection::timeline::{self, TimelineWindow};
@@ -34,7 +34,6 @@ use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::mesh_activity::count_executions;
 use sinew_operations::mesh_operator::RowDetails;
 use sinew_protocol::artifact::sha256;
-use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{Vocabulary, code};
 use sinew_runtime::local;
 
@@ -134,16 +133,30 @@ pub(crate) struct ListQuery {
     /// Only executions that failed with one of these codes, separated by commas, such as
     /// `SINEW-5001`.
     error: Option<String>,
+    /// Only executions of this version: the digest of the plan, or a prefix of it.
+    version: Option<String>,
+    /// Only executions started with this idempotency key.
+    key: Option<String>,
+    /// Only executions started by this caller.
+    caller: Option<String>,
+    /// Only executions that called this agent or workflow.
+    agent: Option<String>,
+    /// Only executions in which this node failed or waits.
+    node: Option<String>,
+    /// Only executions that wait for this: `agent`, `workflow`, `person`, `timer`, `script`, `retry`,
+    /// `operator`, `executor`, or the name of an agent.
+    waiting: Option<String>,
+    /// Only executions whose input contains this text, regardless of case.
+    input: Option<String>,
+    /// Only executions whose output contains this text, regardless of case.
+    output: Option<String>,
+    /// Further terms, as in the search box: `status:failed key:order-17 "no route"`.
+    filter: Option<String>,
     /// Page size, at most 500. Default: 50.
     #[schemars(range(min = 1))]
     limit: Option<usize>,
     /// The `next` of the previous page.
     cursor: Option<String>,
-}
-
-/// Returns the status with this name, in documents or for people.
-fn status_of(word: &str) -> Option<ExecutionStatus> {
-    ExecutionStatus::ALL.into_iter().find(|one| one.as_str() == word || words::status_word(*one) == word)
 }
 
 /// Splits a comma-separated parameter.
@@ -153,34 +166,40 @@ fn comma_parts(text: Option<&str>) -> Vec<String> {
 }
 
 impl ListQuery {
-    fn filter(&self) -> Result<RowFilter, HttpProblem> {
-        let parts = |text: &Option<String>| comma_parts(text.as_deref());
-        let status = parts(&self.status).into_iter().map(|word| {
-            status_of(&word).ok_or_else(|| bad_request(format!("status: {word:?} is not a status")))
-        });
-        let labels = parts(&self.label).into_iter().map(|pair| {
-            let (key, value) =
-                pair.split_once('=').ok_or_else(|| bad_request("label: expected KEY=VALUE"))?;
-            Ok((key.to_owned(), value.to_owned()))
-        });
-        Ok(RowFilter {
-            status: status.collect::<Result<_, HttpProblem>>()?,
-            workflow: self.workflow.clone().into_iter().collect(),
-            labels: labels.collect::<Result<_, HttpProblem>>()?,
-            since: self.since,
-            until: self.until,
-            errors: parts(&self.error),
-            ..RowFilter::default()
-        })
+    fn filter(&self) -> Result<ExecutionFilter, HttpProblem> {
+        let now = Timestamp(local::now());
+        let bad = |error: BadFilter| bad_request(error.to_string());
+        let text = self.filter.as_deref().unwrap_or_default();
+        let mut filter = ExecutionFilter::parse(text, now).map_err(bad)?;
+        let terms = [
+            ("status", &self.status),
+            ("label", &self.label),
+            ("error", &self.error),
+            ("version", &self.version),
+            ("key", &self.key),
+            ("caller", &self.caller),
+            ("agent", &self.agent),
+            ("node", &self.node),
+            ("waiting", &self.waiting),
+            ("input", &self.input),
+            ("output", &self.output),
+        ];
+        for (key, value) in terms {
+            filter.add(key, value.as_deref().unwrap_or_default(), now).map_err(bad)?;
+        }
+        filter.workflow.extend(self.workflow.clone());
+        filter.since = self.since.or(filter.since);
+        filter.until = self.until.or(filter.until);
+        Ok(filter)
     }
 }
 
 /// Limits a filter to the workflows that the caller may see; `None` if none remains.
 pub(super) async fn offered_filter(
     call: &ApiCall,
-    mut filter: RowFilter,
-) -> Result<Option<RowFilter>, HttpProblem> {
-    filter.caller = call.operations.owner().map(ToString::to_string);
+    mut filter: ExecutionFilter,
+) -> Result<Option<ExecutionFilter>, HttpProblem> {
+    filter.owner = call.operations.owner().map(ToString::to_string);
     if call.operations.offers_every_name() {
         return Ok(Some(filter));
     }
@@ -210,12 +229,12 @@ pub(crate) struct CountQuery {
 
 async fn count(call: ApiCall) -> Result<Response, HttpProblem> {
     let CountQuery { workflow, since, until, error } = call.query()?;
-    let filter = RowFilter {
+    let filter = ExecutionFilter {
         workflow: workflow.into_iter().collect(),
         since,
         until,
         errors: comma_parts(error.as_deref()),
-        ..RowFilter::default()
+        ..ExecutionFilter::default()
     };
     let Some(filter) = offered_filter(&call, filter).await? else {
         return answer(&ExecutionCounts { is_whole: true, ..ExecutionCounts::default() });
@@ -235,15 +254,22 @@ async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let depth =
         ListDepth { limit: limit + 1, details: RowDetails::All, after, counts_rest: RestOfList::Dropped };
     let Some(filter) = offered_filter(&call, query.filter()?).await? else {
-        return answer(&ExecutionPage { executions: Vec::new(), next: None, unlisted_shards: 0 });
+        return answer(&ExecutionPage {
+            executions: Vec::new(),
+            next: None,
+            searched: None,
+            unlisted_shards: 0,
+        });
     };
-    let mut executions = call.operator.list(&filter, depth).await?;
+    let found = call.operator.search(&filter, depth).await?;
+    let mut executions = found.rows;
     // The next filter or page may need the headers of all records.
     call.state.history.fill_in_background(call.operator.mesh());
-    let next = (executions.len() > limit).then(|| ExecutionCursor::of(&executions[limit - 1]).to_string());
+    let next = (executions.len() > limit).then(|| ExecutionCursor::of(&executions[limit - 1]));
+    let next = next.or(found.stopped_at).map(|cursor| cursor.to_string());
     executions.truncate(limit);
     let unlisted_shards = call.operator.client.unlisted_shards().await.map_err(Failure::from)?.len();
-    answer(&ExecutionPage { executions, next, unlisted_shards })
+    answer(&ExecutionPage { executions, next, searched: found.searched, unlisted_shards })
 }
 
 async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use sinew_diagram::{Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, NodeMark, Shape, Status};
 use sinew_documents::agent::{AgentKind, AgentRow};
 use sinew_documents::artifact::{ArtifactUses, MeshArtifact, MeshArtifactPage};
+use sinew_documents::execution_filter::ExecutionFilter;
 use sinew_documents::figures::TrafficReport;
 use sinew_documents::words;
 use sinew_executor::client::ClientError;
-use sinew_inspection::list::RowFilter;
 use sinew_mesh::event::{Event, EventFilter, EventStart, Events};
 use sinew_operations::agent_list::online_rows;
 use sinew_operations::artifact_uses::{ArtifactMarks, uses_in};
@@ -197,7 +197,10 @@ async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
     } else {
         call.check_whole()?;
     }
-    let filter = RowFilter { workflow: query.workflow.clone().into_iter().collect(), ..RowFilter::default() };
+    let filter = ExecutionFilter {
+        workflow: query.workflow.clone().into_iter().collect(),
+        ..ExecutionFilter::default()
+    };
     let depth = ListDepth {
         limit: EXECUTIONS_OF_PAGE + 1,
         details: RowDetails::All,
@@ -246,7 +249,7 @@ async fn artifact_uses(call: ApiCall) -> Result<Response, HttpProblem> {
             after: None,
             counts_rest: RestOfList::Dropped,
         };
-        for row in call.operator.list(&RowFilter::default(), depth).await? {
+        for row in call.operator.list(&ExecutionFilter::default(), depth).await? {
             if row.execution == found.record.id() {
                 continue;
             }

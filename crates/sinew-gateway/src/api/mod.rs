@@ -7,6 +7,7 @@
 mod agents;
 mod api_call;
 mod approvals;
+mod bulk;
 mod change_stream;
 mod drawings;
 mod editor;
@@ -51,6 +52,7 @@ pub(crate) static API_ROUTES: LazyLock<Vec<ApiRoute>> = LazyLock::new(|| {
         executions::routes(),
         progress_stream::routes(),
         drawings::routes(),
+        bulk::routes(),
         steering::routes(),
         approvals::routes(),
         workflows::routes(),

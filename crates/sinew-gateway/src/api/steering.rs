@@ -124,9 +124,10 @@ async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
     request.session = body.session;
     let prepared = call.operator.prepare_start(request).await?;
     let execution = prepared.execution().clone();
-    let started = call.operator.start(prepared).await?;
+    let mut started = call.operator.start(prepared).await?;
     let is_taken = call.operator.wait_started(&execution, &started.workflow, BEGIN_TIMEOUT).await?;
-    let status = match is_taken {
+    started.paused = call.operator.kept_start(&execution, &started.workflow).await;
+    let status = match is_taken && started.paused.is_none() {
         true if started.new => StatusCode::CREATED,
         true => StatusCode::OK,
         false => StatusCode::ACCEPTED,
@@ -222,7 +223,7 @@ async fn retry(call: ApiCall) -> Result<Response, HttpProblem> {
 #[derive(JsonSchema)]
 #[schemars(inline, untagged)]
 #[expect(dead_code, reason = "stands for the types in the schema alone")]
-enum PreviewOr<P, D> {
+pub(super) enum PreviewOr<P, D> {
     Preview(P),
     Done(D),
 }

@@ -9,7 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sinew_documents::finding::ValidationReport;
-use sinew_documents::workflow::{Deployed, DeployedRow, VersionRow, WorkflowDescription, WorkflowSource};
+use sinew_documents::workflow::{
+    Deployed, DeployedRow, VersionRow, WorkflowDescription, WorkflowSource, WorkflowState,
+};
 use sinew_execution::Program;
 use sinew_executor::client::ClientError;
 use sinew_inspection::drawing;
@@ -27,6 +29,7 @@ use sinew_operations::workflow_source::read_source;
 use super::api_call::{ApiCall, answer, answer_with, bad_request};
 use super::drawings::{self, DrawingQuery};
 use super::route::{ApiRoute, DRAWING_FORMATS, SVG, delete, get, post};
+use super::steering::ResumeBody;
 use crate::http_error::HttpProblem;
 use serde_json::Map;
 use sinew_protocol::access::AccessRole;
@@ -83,6 +86,33 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .role(AccessRole::Admin)
             .query::<DeleteQuery>()
             .returns::<RemovedWorkflow<'_>>(),
+        post(
+            "/workflows/{name}/pause",
+            "PauseWorkflow",
+            "Pause a workflow: new executions are created and start when it is resumed",
+            pause,
+        )
+        .role(AccessRole::Admin)
+        .json::<PauseBody>()
+        .returns::<WorkflowState>(),
+        post(
+            "/workflows/{name}/resume",
+            "ResumeWorkflow",
+            "Resume a workflow; kept executions start",
+            resume,
+        )
+        .role(AccessRole::Admin)
+        .json::<ResumeBody>()
+        .returns::<WorkflowState>(),
+        post(
+            "/workflows/{name}/rollback",
+            "RollBackWorkflow",
+            "Make an earlier version the one that new executions run",
+            roll_back,
+        )
+        .role(AccessRole::Admin)
+        .json::<RollbackBody>()
+        .returns::<WorkflowState>(),
         get("/node-types", "ListNodeTypes", "Describe the node types of a dialect", list_node_types)
             .query::<NodeTypesQuery>()
             .returns::<Vec<Map<String, Value>>>(),
@@ -167,7 +197,8 @@ async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
     let nodes = query.nodes.unwrap_or(usize::MAX);
     let warnings = call.operator.start_warnings(program.graph.plan()).await;
     let described = describe_deployed(program.graph.plan(), &digest, &name, nodes);
-    answer(&WorkflowDescription { warnings, ..described })
+    let deployed = call.operator.client.programs();
+    answer(&WorkflowDescription { warnings, paused: deployed.pause_of(&name), ..described })
 }
 
 async fn versions(call: ApiCall) -> Result<Response, HttpProblem> {
@@ -317,6 +348,39 @@ async fn deploy(call: ApiCall) -> Result<Response, HttpProblem> {
     let deployed: Vec<Deployed> = deployed.into_iter().map(|one| one.deployed).collect();
     let status = if deployed.iter().any(|one| one.new) { StatusCode::CREATED } else { StatusCode::OK };
     answer_with(status, &deployed)
+}
+
+/// Pause of a workflow.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PauseBody {
+    /// Reason, shown to callers whose executions are kept.
+    #[serde(default)]
+    reason: String,
+}
+
+async fn pause(call: ApiCall) -> Result<Response, HttpProblem> {
+    let PauseBody { reason } = call.json()?;
+    answer(&call.operator.pause_workflow(call.path("name"), &reason).await?)
+}
+
+async fn resume(call: ApiCall) -> Result<Response, HttpProblem> {
+    let ResumeBody {} = call.json()?;
+    answer(&call.operator.resume_workflow(call.path("name")).await?)
+}
+
+/// Rollback of a workflow.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RollbackBody {
+    /// Version: prefix of the digest, or the version that the file specifies. Default: the version
+    /// before the current one.
+    version: Option<String>,
+}
+
+async fn roll_back(call: ApiCall) -> Result<Response, HttpProblem> {
+    let RollbackBody { version } = call.json()?;
+    answer(&call.operator.rollback_workflow(call.path("name"), version.as_deref()).await?)
 }
 
 /// Query of a removal.

@@ -245,6 +245,12 @@ impl AgentCall {
                     return Ok(SettledCall::Message(Box::new(message.clone())));
                 }
                 StreamResponse::Task(task) if is_settled(task.status.state) => break,
+                // The workflow is paused: it may take days until the task starts.
+                StreamResponse::Task(task)
+                    if task.status.state == TaskState::Submitted && self.is_workflow() =>
+                {
+                    return Ok(SettledCall::Task(Box::new(task.clone())));
+                }
                 StreamResponse::StatusUpdate(update) if is_settled(update.status.state) => {
                     // One node may ask while others are running: only the task's state shows
                     // whether it waits.

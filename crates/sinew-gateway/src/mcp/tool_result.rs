@@ -40,6 +40,22 @@ pub(super) fn result_of_task(task: &Task, asked: &AskedInput, console: Option<&s
         TaskState::InputRequired | TaskState::AuthRequired => {
             CallToolResult::error(vec![ContentBlock::text(waiting_text(task, asked, console))])
         }
+        TaskState::Submitted if task.status.message.is_some() => {
+            let parts = task.status.message.iter().flat_map(|message| &message.parts);
+            let reason: Vec<&str> = parts
+                .filter_map(|part| match &part.content {
+                    PartContent::Text(text) => Some(text.as_str()),
+                    _ => None,
+                })
+                .collect();
+            CallToolResult::error(vec![ContentBlock::text(format!(
+                "{id} has not started: {}. This is not a failure: it is stored and starts when the workflow is \
+                 resumed. Another call would start another task. State and result: the resource {}, or `sinew \
+                 execution describe {id}`.",
+                short(&reason.join(" "), MAX_PROMPT),
+                task_uri(id)
+            ))])
+        }
         _ => CallToolResult::error(vec![ContentBlock::text(format!(
             "{id} is still running. This is not a failure, and another call would start another task. State and \
              result: the resource {}, or `sinew execution describe {id}`.",

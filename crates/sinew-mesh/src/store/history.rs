@@ -10,6 +10,7 @@ use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use sinew_protocol::attributes::{ExecutionAttributes, MAX_ATTRIBUTES_BYTES};
 use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{ExecutionId, Subject, header};
 use tokio::time::{Instant, sleep};
@@ -34,6 +35,8 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 const MAX_USAGE_BYTES: usize = 2048;
 /// Maximum length of a fault code, when writing and reading; agents may define their own codes.
 const MAX_FAULT_CODE_BYTES: usize = 100;
+/// Maximum length of a route, when reading.
+const MAX_ROUTE_BYTES: usize = 64;
 /// Maximum length of a plan's digest, when writing and reading.
 const MAX_DIGEST_BYTES: usize = 100;
 /// Minimum and maximum number of messages that a list reads at a time.
@@ -65,6 +68,10 @@ pub struct ClosedExecution {
     pub plan: Option<String>,
     /// True if no agent was called and every output was null. False in records of older versions.
     pub is_dry_run: bool,
+    /// Route of the execution. `None` in records of older versions.
+    pub route: Option<String>,
+    /// Attributes of the execution. Incomplete in records of older versions.
+    pub attributes: ExecutionAttributes,
 }
 
 /// Filter for closed executions; absent fields match everything.
@@ -97,6 +104,10 @@ impl HistoryFilter {
 const READABLE: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'@').remove(b' ');
 
+/// Like [`READABLE`], for JSON.
+const READABLE_JSON: &AsciiSet =
+    &READABLE.remove(b'{').remove(b'}').remove(b'[').remove(b']').remove(b'"').remove(b':').remove(b',');
+
 const CONTENT_TYPE: HeaderName = HeaderName::from_static(header::CONTENT_TYPE);
 const WORKFLOW: HeaderName = HeaderName::from_static(header::WORKFLOW);
 const STATUS: HeaderName = HeaderName::from_static(header::STATUS);
@@ -108,6 +119,8 @@ const USAGE: HeaderName = HeaderName::from_static(header::USAGE);
 const FAULT: HeaderName = HeaderName::from_static(header::FAULT);
 const PLAN: HeaderName = HeaderName::from_static(header::PLAN);
 const DRY_RUN: HeaderName = HeaderName::from_static(header::DRY_RUN);
+const ROUTE: HeaderName = HeaderName::from_static(header::ROUTE);
+const ATTRIBUTES: HeaderName = HeaderName::from_static(header::ATTRIBUTES);
 
 impl ClosedExecution {
     fn headers(&self) -> HeaderMap {
@@ -128,6 +141,12 @@ impl ClosedExecution {
         }
         if let Some(plan) = self.plan.as_deref().filter(|plan| plan.len() <= MAX_DIGEST_BYTES) {
             headers.insert(PLAN, text(plan));
+        }
+        if let Some(route) = &self.route {
+            headers.insert(ROUTE, text(route));
+        }
+        if let Some(attributes) = self.attributes.to_json() {
+            headers.insert(ATTRIBUTES, utf8_percent_encode(&attributes, READABLE_JSON).to_string());
         }
         if self.is_dry_run {
             headers.insert(DRY_RUN, "true");
@@ -154,8 +173,18 @@ impl ClosedExecution {
             fault_code: text(header::FAULT).filter(|code| code.len() <= MAX_FAULT_CODE_BYTES),
             plan: text(header::PLAN).filter(|plan| plan.len() <= MAX_DIGEST_BYTES),
             is_dry_run: raw(header::DRY_RUN) == Some("true"),
+            route: text(header::ROUTE).filter(|route| route.len() <= MAX_ROUTE_BYTES),
+            attributes: attributes_of(raw(header::ROUTE).is_some(), text(header::ATTRIBUTES)),
         })
     }
+}
+
+/// Parses attributes. Records of older versions have none, and no route.
+fn attributes_of(is_current: bool, json: Option<String>) -> ExecutionAttributes {
+    let json = json.filter(|json| json.len() <= MAX_ATTRIBUTES_BYTES);
+    let mut attributes = json.map(|json| ExecutionAttributes::from_json(&json)).unwrap_or_default();
+    attributes.incomplete |= !is_current;
+    attributes
 }
 
 /// History of a mesh: the records of closed executions.

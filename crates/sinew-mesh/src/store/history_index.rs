@@ -122,6 +122,16 @@ impl HistoryIndex {
         }
     }
 
+    /// Returns the approximate number of closed executions: records of executions that were archived
+    /// again may count twice.
+    ///
+    /// # Errors
+    /// Fails if the history cannot be read.
+    pub async fn closed_count(&self, mesh: &Mesh) -> Result<u64, MeshError> {
+        let extent = HistoryExtent::read(mesh).await?;
+        Ok((extent.end + 1).saturating_sub(extent.first))
+    }
+
     /// Visits the closed executions that ended since a time, or all of them, each once and
     /// unordered. Visits only what can be read quickly: `false` means that older records were
     /// skipped, which [`Self::fill_in_background`] reads.
@@ -341,6 +351,7 @@ impl OlderRecords {
 
 #[cfg(test)]
 mod tests {
+    use sinew_protocol::attributes::ExecutionAttributes;
     use sinew_protocol::usage::ModelTotals;
 
     use super::*;
@@ -358,6 +369,8 @@ mod tests {
             fault_code: None,
             plan: None,
             is_dry_run: false,
+            route: None,
+            attributes: ExecutionAttributes::default(),
         }
     }
 

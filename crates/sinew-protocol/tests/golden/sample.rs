@@ -9,6 +9,7 @@ use sinew_protocol::a2a::{
     A2aError, AgentCard, AgentSkill, CoreMethod, ErrorCode, Message, Part, SendMessageRequest, Task,
 };
 use sinew_protocol::artifact::{ArtifactMeta, ArtifactRef, ArtifactUri, ObjectKey, StoredAt};
+use sinew_protocol::attributes::ExecutionAttributes;
 use sinew_protocol::card::{AgentKind, Announcement, Delivery, Visualisation};
 use sinew_protocol::command::{
     ApproveCommand, CancelCommand, Command, PauseCommand, ResumeCommand, RetryCommand, StartCommand,
@@ -221,7 +222,9 @@ pub(crate) fn answers() -> Vec<(&'static str, Answer)> {
         waiting: (status == ExecutionStatus::Waiting).then(|| "agent reviewer, retry 2 of 5".to_owned()),
         agents: Vec::new(),
         questions: (status == ExecutionStatus::Waiting).then_some(1),
-        labels: labels(),
+        waits_for: Vec::new(),
+        attributes: ExecutionAttributes { labels: labels(), ..ExecutionAttributes::default() },
+        plan: None,
         usage: sinew_protocol::usage::ModelTotals::default(),
     };
     vec![
@@ -243,6 +246,8 @@ pub(crate) fn deployment() -> Deployment {
         mermaid: "graph TD".to_owned(),
         at: 1_795_251_600_123,
         by: "ops".to_owned(),
+        author_version: None,
+        pause: None,
     }
 }
 

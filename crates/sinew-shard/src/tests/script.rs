@@ -1,7 +1,7 @@
 //! Scripted tests of one shard: a line is an input, `|`, and all its consequences.
 //!
 //! Inputs: `start ID WORKFLOW`, `cancel|pause|resume|approve|retry ID`, `ID.NODE ok|fail|hard|late|poison|bad`, `at MS`,
-//! `archive ID`, `answered` (all parents of rejected children), `evict`, `compact`, `takeover`, `lose`, `reread`, `hold ID`, `outage MS` (an outage has ended; agents have this time to deliver results), `at MS unread` (a result is not read), `all COMMANDS` (`;` between them: one turn).
+//! `archive ID`, `answered` (all parents of rejected children), `evict`, `compact`, `takeover`, `lose`, `reread`, `keep WORKFLOW` (it is paused), `hold ID`, `outage MS` (an outage has ended; agents have this time to deliver results), `at MS unread` (a result is not read), `all COMMANDS` (`;` between them: one turn).
 //! Additions: `asked` (a start by request), `by CALLER`, `from AGENT`, `try N`, `id ID` (of the command), `forged`, `chain A,B`, `node NODE`. `again` is the
 //! last message again, `reread` all messages again; `begin PLACE` is the start of a child. `report` delivers the last report that
 //! a person is waited for, `report forged` with the key of another mesh; `callee TASK ID WORKFLOW` starts an execution during a
@@ -11,7 +11,7 @@
 //! `drop ID.NODE#N` (cancelled), `waits ID` and `continues ID` (reports to the caller of an execution), `child ID.NODE#N`, `evaluate`, `finish ID STATUS`, `rejected`, `aside CODE`
 //! (quarantined), `stored`, `purged N` (remaining messages), `held ID`, `lost`; `-` for none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -55,6 +55,8 @@ pub(super) struct Story {
     messages: Vec<(InputStream, Subject, Vec<u8>)>,
     /// The last report to a caller.
     report: Option<WaitReport>,
+    /// Names of paused workflows.
+    paused: BTreeSet<String>,
     now: Time,
     commands: u64,
     /// Children whose parents were notified that they could not be started.
@@ -103,6 +105,7 @@ impl Story {
             children: BTreeMap::new(),
             messages: Vec::new(),
             report: None,
+            paused: BTreeSet::new(),
             now: 1_000,
             commands: 0,
             rejected: Vec::new(),
@@ -173,6 +176,7 @@ impl Story {
                 let (stream, subject, body) = self.messages.last().unwrap().clone();
                 self.message(stream, subject, body, follows);
             }
+            ["keep", workflow] => drop(self.paused.insert((*workflow).to_owned())),
             ["reread"] => {
                 for (stream, subject, body) in self.messages.clone() {
                     self.message(stream, subject, body, follows);
@@ -318,9 +322,10 @@ impl Story {
             Lookup::Record(execution) => {
                 Found::Record(Ok(self.history.get(&execution).cloned().map(Box::new)))
             }
-            Lookup::Program { workflow, .. } => {
-                Found::Program(library().get(&workflow).cloned().ok_or_else(|| none("no such workflow")))
-            }
+            Lookup::Program { workflow, .. } => Found::Start {
+                program: library().get(&workflow).cloned().ok_or_else(|| none("no such workflow")),
+                paused: self.paused.contains(&workflow).then(|| "workflow paused by ada: no".to_owned()),
+            },
             Lookup::Plan(digest) => {
                 Found::Program(program_by_digest(&digest).ok_or_else(|| none("no such plan")))
             }

@@ -304,6 +304,20 @@ pub(super) mod commands {
     use super::check;
 
     stories! {
+        a_start_of_a_paused_workflow_is_kept: "
+            keep one | -
+            start x one | began x
+            again | repeated x
+            takeover | -
+            resume x | task x.a#1, yes
+            x.a ok | finish x success
+        ";
+        a_kept_child_waits_and_a_kept_start_can_be_cancelled: "
+            keep line | -
+            start x parent | began x, child y
+            begin y | began y
+            cancel y | finish y cancelled, yes
+        ";
         a_cancelled_execution_drops_its_tasks: "
             start x one | began x, task x.a#1
             cancel x | drop x.a#1, finish x cancelled, yes

@@ -113,7 +113,13 @@ impl Mesh {
         let graph = IndexedPlan::new(Arc::clone(&self.plans[workflow])).expect("the plan holds together");
         let machine = Machine::new(Arc::new(graph), Sam.adapter());
         self.runs.push(Run { machine, depth, caller });
-        let start = EngineInput::Start { input, mode: ExecutionMode::default(), depth, chain: Vec::new() };
+        let start = EngineInput::Start {
+            input,
+            mode: ExecutionMode::default(),
+            depth,
+            chain: Vec::new(),
+            paused: None,
+        };
         self.input(self.runs.len() - 1, start);
     }
 

@@ -61,7 +61,13 @@ fn a_cancelled_run_ends_its_node_and_itself() {
     };
     bench
         .input(
-            EngineInput::Start { input: json!({}), mode: ExecutionMode::default(), depth: 0, chain: vec![] },
+            EngineInput::Start {
+                input: json!({}),
+                mode: ExecutionMode::default(),
+                depth: 0,
+                chain: vec![],
+                paused: None,
+            },
             &mut stub,
         )
         .unwrap();

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use sinew_documents::agent::{AgentLoad, AgentRow, Percentiles};
+use sinew_documents::execution_filter::ExecutionFilter;
 use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::words;
-use sinew_inspection::list::RowFilter;
 use sinew_operations::agent_calls::{AgentQuestion, ask_agent, fault_failure};
 use sinew_operations::agent_list::{describe_agent, find_agent, list_agents, retire_agent, set_intake};
 use sinew_operations::failure::Failure;
@@ -122,7 +122,7 @@ pub(super) async fn retire(name: &str, connection: &Connection, output: &Output)
 pub(super) async fn describe(name: &str, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let operator = connection.operator().await?;
     let mut details = describe_agent(operator.mesh(), &operator.online().await?, name).await?;
-    details.last_errors = Some(operator.agent_errors(&details.name, RowFilter::default()).await?);
+    details.last_errors = Some(operator.agent_errors(&details.name, ExecutionFilter::default()).await?);
     output.value(&details, |agent| {
         let schema = |schema: &Option<Value>| {
             let text = schema.as_ref().map(|schema| words::one_line(&schema.to_string(), 300));

@@ -11,7 +11,8 @@ use crate::output::Output;
 const CANCEL_EXAMPLES: &str = "Examples:
   sinew execution cancel @latest --reason 'wrong input'
   sinew execution cancel x7f3 y81c --yes
-  sinew execution cancel @latest --dry-run";
+  sinew execution cancel @latest --dry-run
+  sinew execution cancel --where 'workflow:orders waiting:Warehouse' --reason 'duplicate batch'";
 
 /// Arguments of `sinew execution cancel`.
 #[derive(Args, Debug)]

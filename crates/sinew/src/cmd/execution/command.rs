@@ -4,8 +4,10 @@ use std::io::{BufRead as _, IsTerminal as _};
 
 use clap::Args;
 use serde_json::{Value, json};
+use sinew_documents::bulk::{BulkResult, BulkVerb};
 use sinew_documents::words;
 use sinew_inspection::execution_status::status_of;
+use sinew_operations::bulk::BulkOrder;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::mesh_operator::MeshOperator;
 use sinew_operations::steering::Steering;
@@ -13,16 +15,27 @@ use sinew_protocol::ExecutionId;
 use sinew_protocol::code;
 
 use super::NEEDS_MESH;
+use super::list::parse_filter;
 use crate::connect::Connection;
 use crate::exit::Exit;
-use crate::output::Output;
+use crate::output::{Format, Output};
+
+/// All executions that match a filter.
+#[derive(Args, Clone, Debug)]
+pub(super) struct BulkArgs {
+    /// All executions that match these terms, as in `sinew execution find`
+    #[arg(long = "where", value_name = "FILTER", conflicts_with = "ids")]
+    pub(super) filter: Option<String>,
+}
 
 /// Executions to change.
 #[derive(Args, Debug)]
 pub(super) struct TargetArgs {
     /// Ids, id prefixes, or @latest
-    #[arg(value_name = "ID|@latest", required = true)]
+    #[arg(value_name = "ID|@latest", required_unless_present = "filter")]
     ids: Vec<String>,
+    #[command(flatten)]
+    bulk: BulkArgs,
     /// List the executions that would change, without changing them
     #[arg(long)]
     dry_run: bool,
@@ -47,6 +60,10 @@ pub(super) async fn send_commands(
         ));
     }
     let remote = targets.mesh.operator().await?;
+    if let Some(filter) = &targets.bulk.filter {
+        let order = BulkOrder::new(steering.bulk_verb(), steering.reason().to_owned());
+        return send_bulk(&remote, filter, &order, (targets.dry_run, targets.yes), output).await;
+    }
     let mut found: Vec<ExecutionId> = Vec::new();
     for text in &targets.ids {
         let id = remote.find(text).await?;
@@ -92,6 +109,57 @@ pub(super) async fn send_commands(
     }
     worst.map_or(Ok(Exit::Ok), Err)
 }
+
+/// Sends one command to every execution that matches a filter, after a confirmation.
+pub(super) async fn send_bulk(
+    remote: &MeshOperator,
+    filter: &str,
+    order: &BulkOrder,
+    (dry_run, yes): (bool, bool),
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let preview = remote.plan_bulk(&parse_filter(filter)?, order).await?;
+    if dry_run {
+        match output.format {
+            Format::Name => preview.executions.iter().for_each(|id| output.line(id)),
+            _ => output.value(&preview, |preview| format!("would {}", preview.text())),
+        }
+        return Ok(Exit::Ok);
+    }
+    if preview.count == 0 {
+        output.note("no executions match");
+    } else if !yes {
+        output.note_block(&preview.text());
+        confirm(&format!("{} {}", order.verb.as_str(), words::count(preview.count, "execution")))?;
+    }
+    let ids = preview.executions.iter().filter_map(|id| ExecutionId::parse(id).ok()).collect();
+    let (mut done, mut rejected) = (0, 0);
+    let outcomes = remote.send_bulk(order, ids, |outcome| {
+        done += 1;
+        rejected += usize::from(!outcome.accepted);
+        if let Some(error) = &outcome.error {
+            output.note(&format!("{}: rejected: {error}", words::short_id(&outcome.execution)));
+        }
+        if done % PROGRESS_STEP == 0 {
+            output.note(&format!(
+                "{done} of {}: {} accepted, {rejected} rejected",
+                preview.count,
+                done - rejected
+            ));
+        }
+    });
+    let result = BulkResult::of(order.id.clone(), outcomes.await);
+    output.value(&result, BulkResult::line);
+    if order.verb == BulkVerb::Retry && result.accepted > 0 {
+        output.note(
+            "accepted retries are running; `sinew execution list --status failed` shows which fail again",
+        );
+    }
+    Ok(if result.rejected > 0 { Exit::Conflict } else { Exit::Ok })
+}
+
+/// Number of commands of a bulk operation after which progress is reported.
+const PROGRESS_STEP: usize = 100;
 
 /// Reports what the command would do to executions, as far as is known before their owner decides.
 async fn report_dry_run(

@@ -47,6 +47,8 @@ pub(crate) enum ExecutionCommand {
     #[command(about = "List executions, running first, then newest")]
     #[command(visible_alias = "ls")]
     List(list::ListArgs),
+    #[command(about = "Find executions by key, text, agent, error and other terms")]
+    Find(list::FindArgs),
     #[command(about = "Describe an execution: status, what it waits for, and why it failed")]
     Describe(describe::DescribeArgs),
     #[command(about = "Show the nodes of an execution")]
@@ -89,6 +91,7 @@ pub(crate) fn execution(command: ExecutionCommand, output: &Output) -> Result<Ex
     let done = async {
         match command {
             C::List(args) => list::list(&args, output).await,
+            C::Find(args) => list::find(&args, output).await,
             C::Describe(args) => describe::describe(&args, output).await,
             C::Tree(args) => tree::tree(&args, output).await,
             C::Timeline(args) => timeline::timeline(&args, output).await,

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
+use sinew_documents::bulk::BulkVerb;
 use sinew_documents::words;
 use sinew_engine::RetryRequest;
 use sinew_inspection::execution_status::status_of;
 use sinew_inspection::record::RecordSource;
 use sinew_inspection::tree::TreeOptions;
 use sinew_inspection::{retry, waiting};
+use sinew_operations::bulk::BulkOrder;
 use sinew_operations::execution_changes::ExecutionChanges;
 use sinew_operations::execution_changes::FoundExecution;
 use sinew_operations::execution_retry::{RetryVersion, plan_retry};
@@ -17,8 +19,10 @@ use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::mesh_operator::MeshOperator;
 use sinew_protocol::ExecutionId;
 
+use super::command::{BulkArgs, send_bulk};
 use super::watch::{Follow, follow};
 use super::{NEEDS_MESH, Which};
+use crate::connect::Connection;
 use crate::deadline::Deadline;
 use crate::exit::Exit;
 use crate::input;
@@ -28,6 +32,7 @@ use crate::status_values::exit_of;
 const RETRY_EXAMPLES: &str = "Examples:
   sinew execution retry @latest --dry-run
   sinew execution retry @latest
+  sinew execution retry --where 'workflow:orders error:SINEW-5001 since:1h' --dry-run
   sinew execution retry x7f3 --from enrich --watch
   sinew execution retry x7f3 --only enrich       # other failed nodes are unchanged
   sinew execution retry x7f3 --only enrich --with-input '{\"limit\": 5}'
@@ -53,8 +58,16 @@ const RETRY_EXAMPLES: &str = "Examples:
     after_help = RETRY_EXAMPLES
 )]
 pub(crate) struct RetryArgs {
+    /// Id or id prefix, @latest, or a file written by `export` (- for stdin)
+    #[arg(id = "ids", value_name = "ID|@latest|FILE", required_unless_present = "filter")]
+    id: Option<String>,
     #[command(flatten)]
-    which: Which,
+    bulk: BulkArgs,
+    /// Skip the confirmation of --where
+    #[arg(short, long, requires = "filter")]
+    yes: bool,
+    #[command(flatten)]
+    mesh: Connection,
     /// All failed and cancelled nodes; the default without --from and --only
     #[arg(long, conflicts_with_all = ["nodes", "only", "with_input"])]
     failed: bool,
@@ -110,7 +123,11 @@ impl RetryArgs {
 /// Retries an execution.
 pub(super) async fn retry(args: &RetryArgs, output: &Output) -> Result<Exit, Failure> {
     let wanted = args.wanted()?;
-    let found = args.which.open().await?;
+    if let Some(filter) = &args.bulk.filter {
+        return retry_all(args, wanted, filter, output).await;
+    }
+    let which = Which { id: args.id.clone().unwrap_or_default(), mesh: args.mesh.clone() };
+    let found = which.open().await?;
     let planned = plan_retry(&found, wanted, args.workflow_version.into(), args.reason.clone()).await?;
     let preview = &planned.preview;
     if args.dry_run {
@@ -142,6 +159,22 @@ pub(super) async fn retry(args: &RetryArgs, output: &Output) -> Result<Exit, Fai
     }
     output.value(&retried, |_| id.to_string());
     Ok(Exit::Ok)
+}
+
+/// Retries every execution that matches a filter.
+async fn retry_all(
+    args: &RetryArgs,
+    wanted: RetryRequest,
+    filter: &str,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    if wanted != RetryRequest::default() || args.workflow_version != VersionChoice::Same || args.watch {
+        return Err(Failure::usage("--where retries the failed nodes of each execution, with its version")
+            .hint("name an execution to choose nodes, an input or a version, or to follow it"));
+    }
+    let remote = args.mesh.operator().await?;
+    let order = BulkOrder::new(BulkVerb::Retry, args.reason.clone());
+    send_bulk(&remote, filter, &order, (args.dry_run, args.yes), output).await
 }
 
 /// Follows an execution that was just started or retried.

@@ -3,11 +3,14 @@
 use clap::{Args, Subcommand};
 use sinew_documents::words;
 use sinew_operations::failure::Failure;
-use sinew_operations::gateway_keys::{KeyRow, NewKey, create_key, list_keys, revoke_keys};
+use sinew_operations::gateway_keys::{
+    KeyRow, MadeKey, NewKey, create_key, find_keys, list_keys, revoke_keys, rotate_key,
+};
 use sinew_operations::quantity::{parse_byte_count, parse_duration};
 use sinew_protocol::access::{AccessRole, KeyLimits, KeyScope};
 use sinew_runtime::local;
 
+use crate::cmd::execution::command::confirm;
 use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -20,6 +23,8 @@ pub(crate) enum KeyCommand {
     #[command(about = "List keys, without their secrets")]
     #[command(visible_alias = "ls")]
     List(ListArgs),
+    #[command(about = "Replace a key; the old one stays valid for a while")]
+    Rotate(RotateArgs),
     #[command(about = "Revoke a key; gateways reject it immediately")]
     Revoke(RevokeArgs),
 }
@@ -81,6 +86,30 @@ pub(crate) struct RevokeArgs {
     /// Id of a key, or name of an owner to revoke all of the owner's keys
     #[arg(value_name = "ID|NAME")]
     key: String,
+    /// List the keys that would be revoked, without revoking them
+    #[arg(long)]
+    dry_run: bool,
+    /// Skip the confirmation for several keys
+    #[arg(short, long)]
+    yes: bool,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Arguments of `sinew gateway key rotate`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Create a key with the same owner, role, patterns, scope and limits, and let the old one \
+                  expire after a grace period.",
+    after_help = "Examples:\n  sinew gateway key rotate billing --grace 1h\n  sinew gateway key rotate k3vbq0a1xz2c --grace 0s"
+)]
+pub(crate) struct RotateArgs {
+    /// Id of a key, or name of an owner with one valid key
+    #[arg(value_name = "ID|NAME")]
+    key: String,
+    /// Time for which the old key stays valid
+    #[arg(long, value_name = "DURATION", default_value = "1h")]
+    grace: String,
     #[command(flatten)]
     mesh: Connection,
 }
@@ -99,6 +128,7 @@ pub(super) async fn key(command: KeyCommand, output: &Output) -> Result<Exit, Fa
     match command {
         KeyCommand::Create(args) => create(args, output).await,
         KeyCommand::List(args) => list(&args, output).await,
+        KeyCommand::Rotate(args) => rotate(&args, output).await,
         KeyCommand::Revoke(args) => revoke(&args, output).await,
     }
 }
@@ -124,13 +154,30 @@ async fn create(args: CreateArgs, output: &Output) -> Result<Exit, Failure> {
     };
     let mesh = args.mesh.open("cli").await?;
     let made = create_key(&mesh, new, now).await?;
-    output.value(&made, |made| match &made.key {
-        Some(key) => key.clone(),
-        None => format!("{}: authenticated by a certificate", made.row.id),
-    });
+    output.value(&made, key_text);
     if made.key.is_some() {
-        output.note("the key is shown only once; send it as `Authorization: Bearer KEY`");
+        output.note(SHOWN_ONCE);
     }
+    Ok(Exit::Ok)
+}
+
+const SHOWN_ONCE: &str = "the key is shown only once; send it as `Authorization: Bearer KEY`";
+
+fn key_text(made: &MadeKey) -> String {
+    made.key.clone().unwrap_or_else(|| format!("{}: authenticated by a certificate", made.row.id))
+}
+
+async fn rotate(args: &RotateArgs, output: &Output) -> Result<Exit, Failure> {
+    let (now, grace_ms) = (local::now(), parse_duration(&args.grace)?);
+    let mesh = args.mesh.open("cli").await?;
+    let rotated = rotate_key(&mesh, &args.key, grace_ms, now).await?;
+    output.value(&rotated, |rotated| key_text(&rotated.made));
+    output.note(SHOWN_ONCE);
+    let old = &rotated.replaces.id;
+    output.note(&match grace_ms {
+        0 => format!("the old key {old} is no longer valid"),
+        grace => format!("the old key {old} expires in {}", words::duration(grace)),
+    });
     Ok(Exit::Ok)
 }
 
@@ -145,8 +192,18 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
 async fn revoke(args: &RevokeArgs, output: &Output) -> Result<Exit, Failure> {
     let mesh = args.mesh.open("cli").await?;
     let now = local::now();
+    let found = find_keys(&mesh, &args.key, now).await?;
+    if args.dry_run {
+        output.value(&found, |rows| table(rows, now));
+        return Ok(Exit::Ok);
+    }
+    if found.len() > 1 && !args.yes {
+        output.note_block(&table(&found, now));
+        confirm(&format!("revoke {} keys of {}", found.len(), args.key))?;
+    }
     let rows = revoke_keys(&mesh, &args.key, now).await?;
     output.value(&rows, |rows| table(rows, now));
+    output.note(&format!("revoked {}", words::count(rows.len(), "key")));
     Ok(Exit::Ok)
 }
 

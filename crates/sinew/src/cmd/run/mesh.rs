@@ -162,12 +162,17 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         if !started.new {
             output.note(&format!("execution {id} already exists; no new execution was started"));
         }
-        let workflow = &started.workflow;
+        let workflow = &started.workflow.clone();
         if args.detach {
             // The next command then finds the execution, and the caller learns of a refusal.
             let patience = deadline.left().map_or(TAKEN_WITHIN, |left| left.min(TAKEN_WITHIN));
             if !remote.wait_started(&id, workflow, patience).await? {
                 output.note("no executor has taken the start yet; it is stored until one does");
+            }
+            let mut started = started;
+            started.paused = remote.kept_start(&id, &started.workflow).await;
+            if let Some(paused) = &started.paused {
+                output.note(&format!("the execution waits: {paused}"));
             }
             output.value(&started, |started| started.execution.clone());
             return Ok(Exit::Ok);

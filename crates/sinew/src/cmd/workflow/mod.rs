@@ -1,5 +1,6 @@
 //! `sinew workflow`: workflows in files and on a mesh, without running them.
 
+mod control;
 mod convert;
 mod deploy;
 mod describe;
@@ -38,6 +39,12 @@ pub(crate) enum WorkflowCommand {
     Versions(versions::VersionsArgs),
     #[command(about = "Compare two workflows, from files or deployed")]
     Diff(versions::DiffArgs),
+    #[command(about = "Pause a workflow: new executions wait for its resume")]
+    Pause(control::PauseArgs),
+    #[command(about = "Resume a paused workflow")]
+    Resume(control::ResumeArgs),
+    #[command(about = "Return to an earlier version of a workflow")]
+    Rollback(control::RollbackArgs),
     #[command(about = "Delete a workflow from a mesh")]
     Delete(versions::DeleteArgs),
     #[command(about = "Convert a workflow to its plan or to another dialect")]
@@ -58,6 +65,9 @@ pub(crate) fn workflow(command: WorkflowCommand, output: &Output) -> Result<Exit
         WorkflowCommand::Deploy(args) => deploy::deploy(&args, output),
         WorkflowCommand::Versions(args) => versions::versions(&args, output),
         WorkflowCommand::Diff(args) => versions::diff(&args, output),
+        WorkflowCommand::Pause(args) => control::pause(&args, output),
+        WorkflowCommand::Resume(args) => control::resume(&args, output),
+        WorkflowCommand::Rollback(args) => control::rollback(&args, output),
         WorkflowCommand::Delete(args) => versions::delete(&args, output),
         WorkflowCommand::Convert(args) => convert::convert(&args, output),
         WorkflowCommand::Migrate(args) => migrate::migrate(&args, output),

@@ -41,18 +41,18 @@ pub(super) fn versions(args: &VersionsArgs, output: &Output) -> Result<Exit, Fai
         find_deployed(&remote, &args.name, None).await?;
         let workflows = remote.workflows().await?;
         let rows = version_rows(&workflows, &args.name);
-        let mut all = workflows.versions(&args.name);
-        all.reverse();
         let now = local::now();
-        output.value(&rows, |_| {
-            let mut lines = vec![["VERSION", "DEPLOYED", "BY", "DIALECT"].map(str::to_owned).to_vec()];
-            lines.extend(all.iter().map(|one| {
-                let one = &one.deployment;
+        output.value(&rows, |rows| {
+            let heads = ["VERSION", "AUTHOR'S", "CURRENT", "DEPLOYED", "BY", "DIALECT"];
+            let mut lines = vec![heads.map(str::to_owned).to_vec()];
+            lines.extend(rows.iter().map(|one| {
                 let by = words::one_line(&one.by, 30);
                 let name = words::one_line(&one.name, 60);
                 vec![
-                    format!("{name}@{}", short(&one.digest)),
-                    words::ago(one.at, now),
+                    format!("{name}@{}", short(&one.version)),
+                    words::one_line(one.author_version.as_deref().unwrap_or_default(), 30),
+                    if one.current { "yes" } else { "" }.to_owned(),
+                    words::ago(one.deployed.ms(), now),
                     by,
                     one.dialect.clone(),
                 ]
