@@ -15,6 +15,7 @@ mod command_text;
 mod confirmations;
 mod console_error;
 mod console_state;
+mod drawing_view;
 mod form_guard;
 mod form_token;
 mod glossary;
