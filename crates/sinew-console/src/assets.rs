@@ -23,6 +23,7 @@ pub(crate) static STYLE: LazyLock<PageFile> = LazyLock::new(|| {
 static LIBRARIES: LazyLock<Vec<PageFile>> = LazyLock::new(|| {
     let mut files = Vec::new();
     for (name, content) in [
+        ("times.js", include_str!("assets/times.js")),
         ("graph-view.js", include_str!("assets/graph-view.js")),
         ("large-graph.js", include_str!("assets/large-graph.js")),
     ] {

@@ -8,6 +8,7 @@
 //! Text of workflows and agents is data: `maud` escapes it, characters that hide or reorder text
 //! become visible, and the content policy allows only the console's own scripts.
 
+mod agent_messages;
 mod api_client;
 mod api_problem;
 mod assets;
@@ -19,6 +20,7 @@ mod drawing_view;
 mod form_guard;
 mod form_token;
 mod glossary;
+mod markdown;
 mod page_file;
 mod page_frame;
 mod page_request;

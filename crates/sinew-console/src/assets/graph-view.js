@@ -32,7 +32,7 @@ export class View {
   // The entire drawing if its names are then readable, otherwise the point of interest, or the top.
   begin(of) {
     if (this.fitScale >= READ_SCALE) return this.fit();
-    if (of) return this.set(of[0], of[1], READ_SCALE);
+    if (of) return this.centre(of[0], of[1], READ_SCALE);
     const place = [this.size[0] / 2, 0];
     // Do not show the area outside the drawing if the drawing exceeds the view.
     const [x, y] = [this.box.clientWidth, this.box.clientHeight].map((length, axis) => {
@@ -51,7 +51,13 @@ export class View {
     const reach = (near, far, middle) => Math.max(...neighbours.map((frame) => Math.max(middle - frame[near], frame[near] + frame[far] - middle)), 0) + 30;
     const [wide, high] = [reach(0, 2, x), reach(1, 3, y)];
     const scale = Math.min(this.box.clientWidth / 2 / wide, this.box.clientHeight / 2 / high);
-    this.set(x, y, scale < LEAST_READ_SCALE ? READ_SCALE : clamp(scale, LEAST_READ_SCALE, 1));
+    this.centre(x, y, scale < LEAST_READ_SCALE ? READ_SCALE : clamp(scale, LEAST_READ_SCALE, 1));
+  }
+
+  // Shows a point in the centre, but at most a quarter of the view below the drawing.
+  centre(x, y, scale) {
+    const high = this.box.clientHeight / scale;
+    this.set(x, Math.max(Math.min(y, this.size[1] - high / 4), Math.min(y, this.size[1] / 2)), scale);
   }
 
   get isReadable() {

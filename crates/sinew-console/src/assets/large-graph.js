@@ -163,6 +163,7 @@ export class LargeGraph {
   // the view or is too coarse, at most a few times per second of dragging.
   draw() {
     const { canvas, view } = this;
+    if (this.box.clientWidth === 0) return; // hidden
     const ratio = devicePixelRatio || 1;
     const [wide, high] = [Math.round(this.box.clientWidth * ratio), Math.round(this.box.clientHeight * ratio)];
     if (canvas.width !== wide || canvas.height !== high) [canvas.width, canvas.height] = [wide, high];

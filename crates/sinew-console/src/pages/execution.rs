@@ -47,6 +47,8 @@ pub(crate) struct NodeChoice {
     pub(crate) status: Option<String>,
     /// Present if quiet nodes are listed individually.
     pub(crate) quiet: Option<String>,
+    /// Number of children that are skipped in the list of the selected node.
+    pub(crate) skip: Option<String>,
     /// Node to which the graph shows the paths only.
     pub(crate) path: Option<String>,
 }

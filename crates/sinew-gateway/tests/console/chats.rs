@@ -22,7 +22,7 @@ async fn chats_survive_reloads_and_gateways() {
     browser.write("textarea[name=text]", "{\"value\": \"good morning\"}").await;
     browser.press(&[ENTER]).await;
     browser.wait_until("location.search.startsWith('?chat=')").await;
-    browser.wait_until("document.querySelector('.theirs .text')?.textContent === 'good morning'").await;
+    browser.wait_until("document.querySelector('.theirs .markdown')?.textContent === 'good morning'").await;
     // A second message, by the form of the input, with text that must stay text.
     browser
         .script(&format!(
@@ -33,8 +33,7 @@ async fn chats_survive_reloads_and_gateways() {
     browser.click("#write button[type=submit]").await;
     browser.wait_until("document.querySelectorAll('.theirs .is-succeeded').length === 2").await;
     assert_eq!(browser.script("return document.querySelectorAll('main img, main script').length").await, 0);
-    let said =
-        "return [...document.querySelectorAll('.bubble .text')].map((one) => one.textContent).join('|')";
+    let said = "return [...document.querySelectorAll('.bubble :is(.text, .markdown)')].map((one) => one.textContent).join('|')";
     let before = browser.script(said).await;
     let address: SocketAddr = base.trim_start_matches("http://").parse().unwrap();
     world.mesh.take_gateway().drain().await;
