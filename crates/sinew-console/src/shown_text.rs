@@ -108,7 +108,8 @@ fn relative(at: Timestamp, now: Timestamp) -> String {
         None if text.ends_with("ms") => "0s".to_owned(),
         None => text,
     };
-    if at > now { format!("in {text}") } else { format!("{text} ago") }
+    // Clocks differ by less than a second.
+    if at > now && text != "0s" { format!("in {text}") } else { format!("{text} ago") }
 }
 
 /// The time of day with milliseconds, UTC; the title has the date.

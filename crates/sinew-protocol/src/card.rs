@@ -263,13 +263,12 @@ fn is_text_schema(schema: &Value) -> bool {
     if schema["type"] == "string" {
         return true;
     }
-    let no_members = serde_json::Map::new();
-    let members = schema["properties"].as_object().unwrap_or(&no_members);
+    let members = schema["properties"].as_object();
     let is_text = |member: &Value| member["type"] == "string" || member["type"].is_null();
     let mut required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
     match (required.next(), required.next()) {
-        (Some(only), None) => is_text(&members.get(only).cloned().unwrap_or_default()),
-        (None, _) => members.is_empty() || members.values().any(is_text),
+        (Some(only), None) => members.and_then(|members| members.get(only)).is_some_and(is_text),
+        (None, _) => members.is_none_or(|members| members.values().any(is_text)),
         _ => false,
     }
 }

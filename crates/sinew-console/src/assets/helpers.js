@@ -75,8 +75,11 @@ document.addEventListener("change", (event) => {
   for (const box of document.querySelectorAll("[data-row] input[type=checkbox]")) box.checked = event.target.checked;
 });
 
-// On a narrow screen the current section may be outside the visible part of the navigation.
-document.querySelector(".top [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+// On a narrow screen the current section or tab may be outside the visible part of its list.
+for (const current of document.querySelectorAll(":is(.top, .tabs) [aria-current]")) {
+  const list = current.closest("nav");
+  list.scrollLeft = current.offsetLeft - (list.clientWidth - current.offsetWidth) / 2;
+}
 
 revealHelpers(document);
 markChosenNode();

@@ -86,14 +86,15 @@ const given = new WeakMap([...document.querySelectorAll("[data-part]")].map((par
 
 // ---- Rows do not move under the pointer ----
 
-const hovers = matchMedia("(hover: hover)");
+let isMouse = false; // a touch does not rest on a row
+addEventListener("pointermove", (event) => (isMouse = event.pointerType === "mouse"));
 const keyOf = (row) => row.querySelector("a[href]")?.getAttribute("href") ?? "";
 const rowsOf = (root) => new Map([...root.querySelectorAll("[data-row]")].map((row) => [keyOf(row), row]));
 
 // Keeps the order of a list on which the pointer rests: its rows are updated in place, and a button shows how many rows are new.
 // Returns false if the list may be replaced.
 function holds(old, fresh) {
-  if (!hovers.matches || !old.matches(":hover")) return false;
+  if (!isMouse || !old.matches(":hover")) return false;
   const [shown, next] = [rowsOf(old), rowsOf(fresh)];
   if (shown.size === 0 || [...shown.keys()].join() === [...next.keys()].join()) return false;
   for (const [key, row] of shown) {

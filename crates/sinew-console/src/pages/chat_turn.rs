@@ -12,7 +12,8 @@ use sinew_documents::execution::{ExecutionDescription, WaitKind};
 use sinew_documents::node::NodeDescription;
 use sinew_documents::words;
 
-use super::execution_head::{failure_cause, read_execution, root_cause};
+use super::execution_head::{ExecutionTab, failure_cause, read_execution, root_cause};
+use super::node_inspector::is_nothing;
 use crate::agent_messages::agent_messages;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
@@ -20,7 +21,7 @@ use crate::console_error::ConsoleError;
 use crate::markdown::markdown;
 use crate::page_frame::{live_part, may_steer, page_or_problem, token_field};
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, clock_mark, duration, size, text_block, value_block};
+use crate::shown_text::{self, clock_mark, duration, size, text_block, value_block, value_excerpt};
 use crate::status_mark::status_mark;
 
 /// Steps of a message that are shown, the latest.
@@ -158,14 +159,17 @@ fn questions(request: &PageRequest, back: &PageAddress, execution: &ExecutionDes
     html! {
         @for wait in asked {
             div.waits {
-                @if let Some(question) = &wait.question { p.text { (shown_text::paragraph(&question.prompt)) } }
+                @if let Some(question) = &wait.question {
+                    p.text { (shown_text::paragraph(&question.prompt)) }
+                    @if !is_nothing(&question.data) { (value_excerpt(&question.data, &ExecutionTab::Data.address(&execution.execution))) }
+                }
                 p.quiet { "Waiting for " (shown_text::line(&wait.text, 600)) }
                 @if may_steer(request) {
                     form.steer method="post" action=(PageAddress::of(&["chat", &execution.execution, "decision"])) {
                         (token_field(request))
                         input type="hidden" name="back" value=(back.to_string());
                         input type="hidden" name="node" value=(wait.node.as_deref().unwrap_or_default());
-                        label { span { "Comment " span.quiet { "(required to reject)" } } textarea name="comment" rows="1" {} }
+                        label { span { "Answer or comment " span.quiet { "(required to reject)" } } textarea name="comment" rows="1" {} }
                         div.actions {
                             button.primary type="submit" name="decision" value="approve" data-command=(approval_command("approve", execution, wait.node.as_deref())) { "Approve" }
                             button.danger type="submit" name="decision" value="reject" data-command=(approval_command("reject", execution, wait.node.as_deref())) { "Reject" }

@@ -212,7 +212,7 @@ fn patch_list(steps: &[PatchOperation]) -> Markup {
                         span.icon aria-hidden="true" { (sign_of(step.op).1) } " "
                         (step.op.as_str()) " " code { (shown_text::line(if step.path.is_empty() { "/" } else { &step.path }, 120)) }
                         @if let Some(was) = &step.was { " " code { (value_line(was)) } }
-                        @if step.was.is_some() && step.value.is_some() { " → " }
+                        @if step.was.is_some() && step.value.is_some() { " →" }
                         @if let Some(value) = &step.value { " " code { (value_line(value)) } }
                     }
                 }

@@ -96,8 +96,14 @@ async fn words_of_a_model_appear_as_they_come_and_files_go_both_ways() {
     browser.save_picture("chat-streaming").await;
     model.let_go(100);
     browser.wait_until("document.querySelector('.theirs .is-succeeded')").await;
-    browser.wait_until("document.querySelector('.theirs .text')?.textContent.endsWith('it is six.')").await;
+    browser
+        .wait_until("document.querySelector('.theirs .markdown')?.textContent.trim().endsWith('it is six.')")
+        .await;
     browser.wait_until("!document.querySelector('.coming')").await;
+    // Calls of tools are folded.
+    browser
+        .wait_until("document.querySelector('.theirs .log summary')?.textContent.includes('about tools: ')")
+        .await;
     // Tokens, price, prompt and calls of tools stand beside the node: 150 tokens in at 1 dollar a thousand, 15 out at 2.
     let path = browser
         .script("return document.querySelector('.theirs a[href*=\"/executions/\"]').getAttribute('href')")
@@ -114,7 +120,7 @@ async fn words_of_a_model_appear_as_they_come_and_files_go_both_ways() {
             .await;
     }
     browser
-        .wait_until("document.querySelector('.inspector details .log')?.textContent.includes('total')")
+        .wait_until("[...document.querySelectorAll('.inspector details .log')].some((log) => log.textContent.includes('total'))")
         .await;
     browser.open(&format!("{base}{}/agents", path.as_str().unwrap())).await;
     browser.wait_until("document.querySelector('[data-part=agents]').textContent.includes('$0.1800')").await;

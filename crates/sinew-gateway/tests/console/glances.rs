@@ -31,7 +31,6 @@ async fn serve_artist(world: &ConsoleWorld) {
     let artist = Agent::dynamic("artist", None, None, |_: Value, context| async move {
         context.artifacts().put("chart.svg", "image/svg+xml", SVG)?;
         context.artifacts().put("report.md", "text/markdown", MARKDOWN)?;
-        context.progress(json!({"type": "tool:result", "turn": 0, "tool": "orders", "bytes": 45}));
         Ok(json!({ "value": "**done** <script>alert(5)</script>" }))
     });
     world.mesh.serve(artist).await;
@@ -106,7 +105,7 @@ async fn pictures_and_markdown_are_shown_and_run_nothing() {
         "{page}"
     );
     assert!(!page.contains("<img src=x") && !page.contains("href=\"javascript"), "{page}");
-    // An answer in a chat, with its tool calls folded.
+    // An answer in a chat.
     let chat = "0199d5a0-0000-7000-8000-000000000000";
     let body = json!({"agent": "artist", "id": "said", "input": {"value": "hi"}, "labels": {"chat": chat, "kind": "chat"}});
     let address = format!("{}/api/v1/executions", world.mesh.base);
@@ -114,7 +113,6 @@ async fn pictures_and_markdown_are_shown_and_run_nothing() {
     world.reaches("said", "succeeded").await;
     let (_, _, page) = world.page(&format!("/console/chat/artist?chat={chat}")).await;
     assert!(page.contains("<strong>done</strong> &lt;script&gt;"), "{page}");
-    assert!(page.contains("1 message about tools: orders"), "{page}");
     let Some(browser) = Browser::start().await else { return };
     browser.look_as(DESK, "light").await;
     browser

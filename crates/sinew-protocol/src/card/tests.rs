@@ -61,6 +61,7 @@ fn text_is_an_input_where_it_fills_all_that_is_required() {
     check(None, true);
     check(Some(json!({"type": "string"})), true);
     check(Some(json!({"type": "object"})), true);
+    check(Some(json!({"type": "object", "required": ["amount"]})), false);
     check(Some(json!({"properties": {"text": {"type": "string"}}})), true);
     check(Some(json!({"properties": {"n": {"type": "integer"}}})), false);
     check(Some(json!({"properties": two, "required": ["text"]})), true);
