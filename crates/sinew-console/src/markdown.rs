@@ -89,7 +89,7 @@ const TABLE_HEAD_END: &str = "</tr></thead><tbody>";
 fn elements(tag: &Tag<'_>) -> (&'static str, &'static str) {
     match tag {
         Tag::Paragraph => ("<p>", "</p>"),
-        // The headings of a page are its own.
+        // Untrusted text must not change the outline of the page.
         Tag::Heading { .. } => ("<p class=\"heading\">", "</p>"),
         Tag::BlockQuote(_) => ("<blockquote>", "</blockquote>"),
         Tag::CodeBlock(CodeBlockKind::Indented | CodeBlockKind::Fenced(_)) => {

@@ -62,8 +62,8 @@ pub(crate) struct DrawingQuery {
     /// that call a workflow show the workflow. `billing/check` is the node `check` of the workflow
     /// that `billing` calls.
     open: Option<String>,
-    /// Draw only this node and what leads to it: its predecessors and theirs. A child of a map, loop
-    /// or fork that is not drawn stands for its node.
+    /// Draw only this node and what leads to it: its predecessors and theirs. For a child of a map, loop
+    /// or fork that is not drawn: its node.
     to: Option<String>,
     /// Part of a placed drawing: `nodes` (default), `edges`, `states`, `window` (nodes and edges
     /// between `left`, `top`, `right` and `bottom`, with their texts), `place` (position of `node`)
