@@ -6,7 +6,7 @@ use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::page_file::{JAVASCRIPT, PageFile};
+use crate::page_file::{JAVASCRIPT, PageFile, with_addresses};
 use crate::vendored_editor::editor_files;
 
 /// The style sheet; the colours of drawings come from `sinew-diagram`.
@@ -19,8 +19,22 @@ pub(crate) static STYLE: LazyLock<PageFile> = LazyLock::new(|| {
     PageFile::of("console.css", "text/css; charset=utf-8", content)
 });
 
-/// JavaScript modules. Each enhances pages that also work without it; none imports another.
+/// JavaScript modules that others import, each after those that it imports.
+static LIBRARIES: LazyLock<Vec<PageFile>> = LazyLock::new(|| {
+    let mut files = Vec::new();
+    for (name, content) in [
+        ("times.js", include_str!("assets/times.js")),
+        ("graph-view.js", include_str!("assets/graph-view.js")),
+        ("large-graph.js", include_str!("assets/large-graph.js")),
+    ] {
+        files.push(PageFile::of(name, JAVASCRIPT, with_addresses(content, &addresses_of(&files))));
+    }
+    files
+});
+
+/// JavaScript modules of every page. Each enhances pages that also work without it.
 pub(crate) static MODULES: LazyLock<[PageFile; 11]> = LazyLock::new(|| {
+    let addresses = addresses_of(&LIBRARIES);
     [
         ("live.js", include_str!("assets/live.js")),
         ("graph.js", include_str!("assets/graph.js")),
@@ -34,8 +48,13 @@ pub(crate) static MODULES: LazyLock<[PageFile; 11]> = LazyLock::new(|| {
         ("views.js", include_str!("assets/views.js")),
         ("badge.js", include_str!("assets/badge.js")),
     ]
-    .map(|(name, content)| PageFile::of(name, JAVASCRIPT, content.to_owned()))
+    .map(|(name, content)| PageFile::of(name, JAVASCRIPT, with_addresses(content, &addresses)))
 });
+
+/// The names by which modules import these files, with their addresses.
+fn addresses_of(files: &[PageFile]) -> Vec<(&'static str, String)> {
+    files.iter().map(|file| (file.name, file.address.clone())).collect()
+}
 
 /// The code editor: its module, then the packages that it imports. Only pages that need it load it.
 pub(crate) static EDITOR: LazyLock<Vec<PageFile>> = LazyLock::new(editor_files);
@@ -46,7 +65,11 @@ pub(crate) static ICON: LazyLock<PageFile> =
 
 /// Serves a file. Its address contains a digest of its content, so browsers may cache it forever.
 pub(crate) async fn serve_file(Path(name): Path<String>, request: HeaderMap) -> Response {
-    let files = std::iter::once(&*STYLE).chain(MODULES.iter()).chain([&*ICON]).chain(EDITOR.iter());
+    let files = std::iter::once(&*STYLE)
+        .chain(LIBRARIES.iter())
+        .chain(MODULES.iter())
+        .chain([&*ICON])
+        .chain(EDITOR.iter());
     let Some(file) = files.into_iter().find(|file| file.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };

@@ -17,7 +17,7 @@ use url::form_urlencoded;
 use crate::console_error::ConsoleError;
 use crate::console_state::{ConsoleCaller, ConsoleMode, ConsoleState};
 use crate::form_token::{COOKIE, FormToken, TOKEN_FIELD};
-use crate::page_frame::error_page;
+use crate::page_frame::{ConsolePage, PageViewer, error_page};
 use crate::page_request::{BASE, PageAddress, PageRequest, mode_of};
 use crate::pages::sign_in::{is_sign_in, sign_in_address};
 
@@ -66,6 +66,7 @@ pub(crate) async fn guard_pages(
     let is_form = *request.method() != Method::GET && *request.method() != Method::HEAD;
     let (mut parts, body) = request.into_parts();
     parts.extensions.insert(token.clone());
+    let viewer = PageViewer::of(&PageRequest::of(&parts, &state));
     let is_sign_in = is_sign_in(parts.uri.path());
     let needs_sign_in = state.sign_in.is_some()
         && parts.extensions.get::<ConsoleCaller>().is_none()
@@ -97,9 +98,13 @@ pub(crate) async fn guard_pages(
             error_page(&PageRequest::of(&parts, &state), &error).into_response()
         }
     };
+    if let Some(page) = response.extensions_mut().remove::<ConsolePage>() {
+        *response.body_mut() = page.markup(&viewer).into_string().into();
+    }
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
-        headers.insert(name, HeaderValue::from_static(value));
+        // Images have a stricter policy.
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     // Files have their own cache rule; pages must not be cached.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

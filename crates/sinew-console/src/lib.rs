@@ -8,6 +8,7 @@
 //! Text of workflows and agents is data: `maud` escapes it, characters that hide or reorder text
 //! become visible, and the content policy allows only the console's own scripts.
 
+mod agent_messages;
 mod api_client;
 mod api_problem;
 mod assets;
@@ -15,9 +16,11 @@ mod command_text;
 mod confirmations;
 mod console_error;
 mod console_state;
+mod drawing_view;
 mod form_guard;
 mod form_token;
 mod glossary;
+mod markdown;
 mod page_file;
 mod page_frame;
 mod page_request;

@@ -51,3 +51,13 @@ impl PageFile {
         Some(packed.clone()).filter(|packed| !packed.is_empty())
     }
 }
+
+/// The text of a module with addresses in place of the imported names: browsers do not resolve bare
+/// names, and addresses contain the digest of their content.
+pub(crate) fn with_addresses(text: &str, addresses: &[(&str, String)]) -> String {
+    let named = addresses.iter().filter(|(name, _)| text.contains(*name));
+    named.fold(text.to_owned(), |text, (name, address)| {
+        text.replace(&format!("from '{name}'"), &format!("from '{address}'"))
+            .replace(&format!("from \"{name}\""), &format!("from \"{address}\""))
+    })
+}

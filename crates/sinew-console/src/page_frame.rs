@@ -13,7 +13,7 @@ use crate::api_client::ApiPath;
 use crate::assets::{ICON, MODULES, STYLE};
 use crate::console_error::ConsoleError;
 use crate::console_state::ConsoleMode;
-use crate::form_token::TOKEN_FIELD;
+use crate::form_token::{FormToken, TOKEN_FIELD};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text;
 
@@ -86,7 +86,7 @@ impl ConsoleSection {
 }
 
 /// A page before it is rendered into the layout.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ConsolePage {
     status: StatusCode,
     title: String,
@@ -94,6 +94,40 @@ pub(crate) struct ConsolePage {
     has_navigation: bool,
     body: Markup,
     source: LiveSource,
+}
+
+/// The user of a page, whom its header names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PageViewer {
+    /// Name of the signed-in user; `None` without sign-in.
+    name: Option<String>,
+    /// Role, and why the page has no actions; `None` if the user can change the mesh.
+    read_only: Option<&'static str>,
+    token: FormToken,
+}
+
+impl PageViewer {
+    pub(crate) fn of(request: &PageRequest) -> Self {
+        Self {
+            name: request.signed_in.clone(),
+            read_only: read_only_reason(request),
+            token: request.token.clone(),
+        }
+    }
+
+    /// Name, role and sign-out.
+    fn header(&self) -> Markup {
+        html! {
+            @if let Some(reason) = self.read_only { span.role title=(reason) { "read-only" } }
+            @if let Some(name) = &self.name {
+                form.sign-out method="post" action=(PageAddress::of(&["sign-out"])) {
+                    input type="hidden" name=(TOKEN_FIELD) value=(self.token.as_str());
+                    span.user { (shown_text::line(name, 40)) } " "
+                    button type="submit" { "Sign out" }
+                }
+            }
+        }
+    }
 }
 
 /// Source of live updates of a page.
@@ -150,8 +184,12 @@ impl ConsolePage {
     }
 
     /// Streams the page: the items of the stream are inserted at [`ConsolePage::growth`].
-    pub(crate) fn grown(self, parts: impl Stream<Item = Markup> + Send + 'static) -> Response {
-        let page = self.markup().into_string();
+    pub(crate) fn grown(
+        self,
+        viewer: &PageViewer,
+        parts: impl Stream<Item = Markup> + Send + 'static,
+    ) -> Response {
+        let page = self.markup(viewer).into_string();
         let (head, tail) = page.split_once(GROWTH_MARK).unwrap_or((&page, ""));
         let (head, tail) = (head.to_owned(), tail.to_owned());
         let parts = stream::once(async { head })
@@ -167,7 +205,8 @@ impl ConsolePage {
         PreEscaped(GROWTH_MARK.to_owned())
     }
 
-    fn markup(&self) -> Markup {
+    /// The page as its viewer sees it.
+    pub(crate) fn markup(&self, viewer: &PageViewer) -> Markup {
         let (events, list) = match &self.source {
             LiveSource::Still => (None, None),
             LiveSource::Events(address) => (Some(address), None),
@@ -197,6 +236,8 @@ impl ConsolePage {
                     header.top {
                         a.brand href=(PageAddress::of(&[])) { "Sinew" }
                         @if self.has_navigation { (navigation(self.section)) }
+                        button #times type="button" hidden title="Show times relative to now, in your zone, or in UTC" {}
+                        @if self.has_navigation { (viewer.header()) }
                         span #live role="status" data-events=[events] data-list=[list] data-changes=[changes] data-probe=[probe] data-poll=[poll] {}
                         @if poll.is_some() { time #as-of {} }
                     }
@@ -208,10 +249,13 @@ impl ConsolePage {
 }
 
 impl IntoResponse for ConsolePage {
+    /// A response without its body: the guard of all pages renders it, because it knows the viewer.
     fn into_response(self) -> Response {
         let headers = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
         let retry = (self.status == StatusCode::SERVICE_UNAVAILABLE).then_some([(header::RETRY_AFTER, "1")]);
-        (self.status, headers, retry, self.markup().into_string()).into_response()
+        let mut response = (self.status, headers, retry, ()).into_response();
+        response.extensions_mut().insert(self);
+        response
     }
 }
 
@@ -308,43 +352,21 @@ pub(crate) fn may_steer(request: &PageRequest) -> bool {
     request.mode == ConsoleMode::Full
 }
 
+/// Why the actions of a page are disabled; `None` if they are not.
+pub(crate) fn read_only_reason(request: &PageRequest) -> Option<&'static str> {
+    match (may_steer(request), request.is_read_only_role) {
+        (true, _) => None,
+        (false, true) => Some("Your role is operator, which is read-only."),
+        (false, false) => Some("This console is read-only."),
+    }
+}
+
+/// An action that the user may not perform, with the reason.
+pub(crate) fn disabled_action(title: &str, reason: &str) -> Markup {
+    html! { button type="button" disabled title=(reason) aria-description=(reason) { (title) } }
+}
+
 /// A part of a page that live updates replace.
 pub(crate) fn live_part(name: &str, content: &Markup) -> Markup {
     html! { div data-part=(name) { (content) } }
-}
-
-/// Use of a drawing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DrawingUse {
-    /// Nodes open next to it, and the address stores the viewport.
-    Inspected,
-    /// The address stores the viewport.
-    Shown,
-    /// One of several, next to a text.
-    Beside,
-}
-
-const GRAPH_LABEL: &str =
-    "Graph. Arrow keys pan, + and - zoom, 0 shows all. The table of nodes has the same content";
-
-/// An SVG drawing from the API. `sinew-diagram` escapes its text and emits no script, style, link
-/// or reference.
-pub(crate) fn drawing(svg: String, usage: DrawingUse) -> Markup {
-    html! {
-        div.drawing tabindex="0" role="group" aria-label=(GRAPH_LABEL)
-            data-inspects[usage == DrawingUse::Inspected] data-place[usage != DrawingUse::Beside] { (PreEscaped(svg)) }
-    }
-}
-
-/// A drawing that is too large to inline: a module paints the visible part. `path` is the API path
-/// of the drawing.
-pub(crate) fn large_drawing(path: &ApiPath, nodes: usize, usage: DrawingUse) -> Markup {
-    let parts = path.clone().with("format", "placed").address();
-    html! {
-        div.drawing.large tabindex="0" role="group" aria-label=(GRAPH_LABEL) data-graph=(parts)
-            data-inspects[usage == DrawingUse::Inspected] data-place[usage != DrawingUse::Beside] {
-            canvas role="img" aria-label={ "Graph of " (nodes) " nodes" } {}
-            noscript { p.notice { "The graph has " (nodes) " nodes. " a href=(path.address()) { "Open it separately" } ", or see the table below." } }
-        }
-    }
 }

@@ -23,6 +23,8 @@ pub(crate) struct PageRequest {
     /// Token for the forms of the page.
     pub(crate) token: FormToken,
     pub(crate) mode: ConsoleMode,
+    /// Whether the role of the user, and not the console, is read-only.
+    pub(crate) is_read_only_role: bool,
     /// Name of the signed-in user; `None` without sign-in.
     pub(crate) signed_in: Option<String>,
     pub(crate) now: Timestamp,
@@ -47,6 +49,7 @@ impl PageRequest {
             // Without the guard the token is empty, and no form is accepted.
             token: parts.extensions.get::<FormToken>().cloned().unwrap_or_default(),
             mode: mode_of(parts, state),
+            is_read_only_role: caller_of(parts).is_some_and(|caller| caller.mode == ConsoleMode::ReadOnly),
             signed_in: state.sign_in.as_ref().and_then(|_| Some(caller_of(parts)?.name.clone())),
             now: u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default().into(),
             uri: parts.uri.clone(),

@@ -11,6 +11,8 @@ use crate::page_request::PageAddress;
 
 /// Maximum size of a shown value; a link leads to the full value.
 pub(crate) const MAX_SHOWN_BYTES: usize = 16 << 10;
+/// Maximum size of the beginning of a value.
+const MAX_EXCERPT_BYTES: usize = 1 << 10;
 /// Maximum size of a paragraph.
 const MAX_PARAGRAPH_BYTES: usize = 4 << 10;
 /// Maximum characters of a value in a table cell.
@@ -74,15 +76,28 @@ pub(crate) fn text_block(text: &str, whole: &str) -> Markup {
     }
 }
 
-/// A time relative to now; hovering shows the date.
+/// The beginning of a value, with a link to all of it if it is longer.
+pub(crate) fn value_excerpt(value: &Value, whole: &PageAddress) -> Markup {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => serde_json::to_string_pretty(other).unwrap_or_default(),
+    };
+    let end = text.floor_char_boundary(MAX_EXCERPT_BYTES);
+    html! {
+        pre.value.excerpt tabindex="0" { (escape_text(&text[..end])) @if end < text.len() { "…" } }
+        @if end < text.len() { p.more { a href=(whole) { "Show all" } " (" (size(text.len() as u64)) ")" } }
+    }
+}
+
+/// A time relative to now. The title has the date; a switch in the header of each page shows
+/// absolute times instead.
 pub(crate) fn time_mark(at: Timestamp, now: Timestamp) -> Markup {
-    html! { time datetime=(at) title=(at) { (relative(at, now)) } }
+    html! { time datetime=(at) title=(date_time(at)) data-time="ago" { (relative(at, now)) } }
 }
 
 /// A time that a process reported, relative to now; any other text is shown as it is.
 pub(crate) fn reported_time_mark(at: &str, now: Timestamp) -> Markup {
-    let shown = Timestamp::parse(at).map_or_else(|| line(at, 40), |at| relative(at, now));
-    html! { time datetime=(at) title=(at) { (shown) } }
+    Timestamp::parse(at).map_or_else(|| html! { span { (line(at, 40)) } }, |at| time_mark(at, now))
 }
 
 fn relative(at: Timestamp, now: Timestamp) -> String {
@@ -93,14 +108,28 @@ fn relative(at: Timestamp, now: Timestamp) -> String {
         None if text.ends_with("ms") => "0s".to_owned(),
         None => text,
     };
-    if at > now { format!("in {text}") } else { format!("{text} ago") }
+    // Clocks differ by less than a second.
+    if at > now && text != "0s" { format!("in {text}") } else { format!("{text} ago") }
 }
 
-/// The time of day with milliseconds; hovering shows the date.
+/// The time of day with milliseconds, UTC; the title has the date.
 pub(crate) fn clock_mark(at: Timestamp) -> Markup {
-    let at = at.to_string();
-    let shown = at.split_once('T').map_or(at.as_str(), |(_, clock)| clock.trim_end_matches('Z'));
-    html! { time datetime=(at) title=(at) { (shown) } }
+    let text = at.to_string();
+    let shown = text.split_once('T').map_or(text.as_str(), |(_, clock)| clock);
+    html! { time datetime=(at) title=(date_time(at)) data-time="clock" { (shown) } }
+}
+
+/// Date and time with the zone.
+pub(crate) fn moment_mark(at: Timestamp) -> Markup {
+    html! { time datetime=(at) title=(date_time(at)) data-time="moment" { (date_time(at)) } }
+}
+
+/// `2026-01-01 00:09:18 UTC`.
+fn date_time(at: Timestamp) -> String {
+    let text = at.to_string();
+    let (day, clock) = text.split_once('T').unwrap_or((text.as_str(), ""));
+    let clock = clock.trim_end_matches('Z');
+    format!("{day} {} UTC", clock.split_once('.').map_or(clock, |(clock, _)| clock))
 }
 
 /// Milliseconds from one time to another or to now; `None` if the other is earlier.
@@ -162,7 +191,7 @@ mod tests {
         let now = time("2026-01-01T00:10:00Z");
         let check = |at: &str, expected: &str| {
             let html = reported_time_mark(at, now).into_string();
-            assert!(html.contains(&format!(">{expected}</time>")), "{at}: {html}");
+            assert!(html.contains(&format!(">{expected}</")), "{at}: {html}");
         };
         check("2026-01-01T00:09:59.7Z", "0s ago");
         check("2026-01-01T00:09:18.2Z", "41s ago");
@@ -175,7 +204,7 @@ mod tests {
         assert_eq!(elapsed_ms(to, Some(from), now), None);
         assert_eq!(
             clock_mark(to).into_string(),
-            "<time datetime=\"2026-01-01T00:09:01.500Z\" title=\"2026-01-01T00:09:01.500Z\">00:09:01.500</time>"
+            "<time datetime=\"2026-01-01T00:09:01.500Z\" title=\"2026-01-01 00:09:01 UTC\" data-time=\"clock\">00:09:01.500Z</time>"
         );
     }
 

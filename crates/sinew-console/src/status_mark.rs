@@ -51,6 +51,11 @@ pub(crate) fn status_mark(status: impl Into<ShownStatus>) -> Markup {
     mark_like(status, status.word)
 }
 
+/// A finding that needs attention.
+pub(crate) fn warning_mark() -> Markup {
+    html! { span class="status is-waiting" { span.icon aria-hidden="true" { "!" } "warning" } }
+}
+
 /// Another word with the colour and icon of a status.
 pub(crate) fn mark_like(status: impl Into<ShownStatus>, word: &str) -> Markup {
     let ShownStatus { word: class, icon } = status.into();

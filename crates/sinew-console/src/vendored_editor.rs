@@ -5,7 +5,7 @@
 //! Serving a file therefore replaces the names in import statements by addresses; nothing else is
 //! changed.
 
-use crate::page_file::{JAVASCRIPT, PageFile};
+use crate::page_file::{JAVASCRIPT, PageFile, with_addresses};
 
 /// A file of a package.
 struct VendoredModule {
@@ -57,15 +57,6 @@ pub(crate) fn editor_files() -> Vec<PageFile> {
     let own = with_addresses(include_str!("assets/editor.js"), &addresses);
     files.insert(0, PageFile::of("editor.js", JAVASCRIPT, own));
     files
-}
-
-/// The text of a module with addresses in place of the imported names.
-fn with_addresses(text: &str, addresses: &[(&str, String)]) -> String {
-    let named = addresses.iter().filter(|(name, _)| text.contains(*name));
-    named.fold(text.to_owned(), |text, (name, address)| {
-        text.replace(&format!("from '{name}'"), &format!("from '{address}'"))
-            .replace(&format!("from \"{name}\""), &format!("from \"{address}\""))
-    })
 }
 
 #[cfg(test)]

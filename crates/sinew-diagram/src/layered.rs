@@ -4,6 +4,8 @@
 //! by the positions of neighbours, and moves nodes toward their neighbours. It wraps a layer that is
 //! too wide into rows, so that ten thousand siblings form a block instead of a line.
 
+use std::collections::BTreeMap;
+
 use crate::layout::{EdgePath, ElementSizes, LayoutPositions, Point, Size};
 use crate::model::Direction;
 
@@ -354,6 +356,24 @@ fn ranks(nodes: usize, down: &[(usize, usize)]) -> Vec<usize> {
         }
     }
     rank
+}
+
+/// Returns, of edges that are not placed, one for each target: that from the deepest source.
+pub(crate) fn deepest_edges(
+    nodes: usize,
+    placed: &[(usize, usize, Option<Size>)],
+    hidden: &[(usize, usize)],
+) -> Vec<(usize, usize, Option<Size>)> {
+    let ends: Vec<(usize, usize)> = placed.iter().map(|(from, to, _)| (*from, *to)).collect();
+    let rank = if hidden.is_empty() { Vec::new() } else { ranks(nodes, &without_cycles(nodes, &ends)) };
+    let mut deepest: BTreeMap<usize, usize> = BTreeMap::new();
+    for (from, to) in hidden {
+        let known = deepest.entry(*to).or_insert(*from);
+        if rank[*from] > rank[*known] {
+            *known = *from;
+        }
+    }
+    deepest.into_iter().map(|(to, from)| (from, to, None)).collect()
 }
 
 /// Returns nodes in the order of a walk along the edges, so that branches start side by side.

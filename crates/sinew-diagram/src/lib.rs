@@ -16,6 +16,7 @@
 
 mod boxes;
 mod dot;
+mod excerpt;
 mod fonts;
 mod layered;
 mod layout;

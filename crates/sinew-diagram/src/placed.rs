@@ -3,11 +3,15 @@
 //! Positions depend only on nodes and edges, because each node reserves a line for its state. A
 //! workflow and all its executions share one layout.
 
-use crate::layered::place_in_layers;
+use crate::MAX_PLACED_NODES;
+use crate::layered::{deepest_edges, place_in_layers};
 use crate::layout::{self, ElementSizes, LayoutPositions, Point};
 use crate::model::{DrawError, Drawing, DrawnNode, EdgeKind, Graph, NodeMark, Shape, Status};
 use crate::paint::{TextBlock, edge_lines, group_title, joined, label_size, self_loop, sizes};
-use crate::{MAX_NODES, MAX_PLACED_NODES};
+
+/// Maximum nodes of a drawing whose layers are balanced by dagre. In a larger one, each node is in
+/// the layer after its last predecessor.
+const MAX_BALANCED_NODES: usize = 150;
 
 /// A drawing with positions, in px from its top left corner.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,7 +20,7 @@ pub struct PlacedDrawing {
     pub size: (f64, f64),
     /// Nodes of the drawing in its order, then ends of edges that are not nodes.
     pub nodes: Vec<PlacedNode>,
-    /// Edges in the order of the drawing.
+    /// Edges in the order of the drawing. A large drawing omits edges to an end with many of them.
     pub edges: Vec<PlacedEdge>,
     /// Boxes around groups.
     pub groups: Vec<PlacedGroup>,
@@ -77,7 +81,7 @@ pub struct DrawnStates {
 impl DrawnStates {
     /// Returns the states of a drawing.
     pub fn of(drawing: &Drawing) -> Self {
-        let graph = Graph::of(drawing);
+        let (graph, _) = Graph::of(drawing).without_end_edges();
         Self {
             nodes: graph.nodes.iter().map(|node| node.status.clone()).collect(),
             edges: graph.edges.iter().map(|(_, _, edge)| edge.taken).collect(),
@@ -117,7 +121,7 @@ impl PlacedDrawing {
     /// Fails if the graph has more than [`MAX_PLACED_NODES`] nodes or four times as many edges, or if
     /// the layout engine refuses it.
     pub fn of(drawing: &Drawing) -> Result<Self, DrawError> {
-        let graph = Graph::of(drawing);
+        let (graph, hidden) = Graph::of(drawing).without_end_edges();
         let (nodes, edges) = (graph.nodes.len(), graph.edges.len());
         if nodes > MAX_PLACED_NODES || edges > 4 * MAX_PLACED_NODES {
             return Err(DrawError::TooLarge { nodes, edges, limit: MAX_PLACED_NODES });
@@ -131,8 +135,10 @@ impl PlacedDrawing {
             .iter()
             .map(|(_, _, edge)| edge_lines(&crate::DrawnEdge { taken: None, ..(*edge).clone() }))
             .collect();
-        let sizes = sizes(drawing, &graph, &blocks, &labels);
-        let is_small = nodes <= MAX_NODES && edges <= 2 * MAX_NODES;
+        let mut sizes = sizes(drawing, &graph, &blocks, &labels);
+        // The end is below the deepest of the nodes that lead to it.
+        sizes.edges.extend(deepest_edges(nodes, &sizes.edges, &hidden));
+        let is_small = nodes <= MAX_BALANCED_NODES && edges <= 2 * MAX_BALANCED_NODES;
         let places = if is_small { layout::place(&sizes)? } else { place_in_layers(&sizes) };
         Ok(collect(drawing, &graph, &blocks, labels, &sizes, &places))
     }
@@ -282,7 +288,7 @@ mod tests {
 
     #[test]
     fn small_and_large_graphs_have_places_that_states_do_not_move() {
-        for nodes in [1, 30, MAX_NODES + 1] {
+        for nodes in [1, 30, MAX_BALANCED_NODES + 1] {
             let mut drawing = drawing(nodes);
             let placed = PlacedDrawing::of(&drawing).unwrap();
             assert_eq!((placed.nodes.len(), placed.edges.len()), (nodes, nodes - 1));
@@ -301,6 +307,34 @@ mod tests {
             assert_eq!(PlacedDrawing::of(&drawing).unwrap(), placed);
             assert_eq!(DrawnStates::of(&drawing).nodes[0], Some(mark));
         }
+    }
+
+    #[test]
+    fn a_large_graph_has_each_node_in_its_layer_and_few_edges_to_its_end() {
+        let (width, layers) = (20, 20);
+        let mut large = drawing(width * layers);
+        large.nodes.push(DrawnNode { shape: Shape::Terminal, ..drawing(1).nodes[0].clone() });
+        let end = format!("n{}", width * layers);
+        large.nodes.last_mut().unwrap().id.clone_from(&end);
+        // Only the first column continues; every other node leads to the end.
+        let edge = |from: usize, to: String| DrawnEdge {
+            from: format!("n{from}"),
+            to,
+            label: None,
+            kind: EdgeKind::Flow,
+            taken: None,
+        };
+        let below = |n: usize| edge(n - width - (n - width) % width, format!("n{n}"));
+        large.edges = (width..width * layers).map(below).collect();
+        large.edges.extend((0..width * layers).filter(|n| n % width > 0).map(|n| edge(n, end.clone())));
+        let placed = PlacedDrawing::of(&large).unwrap();
+        assert_eq!(placed.edges.len(), width * (layers - 1));
+        assert_eq!(DrawnStates::of(&large).edges.len(), placed.edges.len());
+        let middle = |n: usize| placed.nodes[n].frame[1] + placed.nodes[n].frame[3] / 2.0;
+        for n in width..width * layers {
+            assert!((middle(n) - middle(n - n % width)).abs() < 1.0, "n{n} is in another layer");
+        }
+        assert!(middle(width * layers) > middle(width * layers - 1), "the end is below everything");
     }
 
     #[test]

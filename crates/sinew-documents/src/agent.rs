@@ -53,6 +53,9 @@ pub struct AgentRow {
     pub description: String,
     /// Ids of the agent's skills.
     pub skills: Vec<String>,
+    /// Whether a plain text can be its input: its schema requires at most one member, a string.
+    #[serde(default)]
+    pub takes_text: bool,
     /// `online`, `draining` (takes no new tasks), `late` (missed heartbeats) or `offline`.
     pub state: AgentState,
     /// Milliseconds since the last heartbeat.

@@ -49,6 +49,10 @@ pub struct ExecutionDescription {
     pub dry_run: bool,
     /// Milliseconds from start to end, or to the current time while the execution is open.
     pub duration_ms: u64,
+    /// Milliseconds of `duration_ms` in which the execution was paused, or ended before a retry.
+    /// Absent if there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub paused_ms: u64,
     /// Number of nodes by status.
     pub nodes: NodeCounts,
     /// Input of the execution.
@@ -81,6 +85,19 @@ pub struct ExecutionDescription {
     pub next: Vec<String>,
 }
 
+impl ExecutionDescription {
+    /// Returns the milliseconds in which the execution was neither paused nor ended.
+    pub const fn active_ms(&self) -> u64 {
+        self.duration_ms.saturating_sub(self.paused_ms)
+    }
+}
+
+/// Returns true for a time that documents omit.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(ms: &u64) -> bool {
+    *ms == 0
+}
+
 /// Problem that did not fail a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeWarning {
@@ -106,6 +123,18 @@ pub struct NodeCounts {
     pub failed: usize,
     /// Nodes that were skipped or not reached.
     pub skipped: usize,
+    /// Items of maps and branches of forks. Absent if there are none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub items: usize,
+    /// Items and branches that have ended. Absent if there are none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub items_over: usize,
+}
+
+/// Returns true for a number that documents omit.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(number: &usize) -> bool {
+    *number == 0
 }
 
 /// Failure of an execution, outermost message first.

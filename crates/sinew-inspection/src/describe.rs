@@ -1,5 +1,8 @@
 //! `execution describe`: status, waits, the first failure and its causes, and recommended commands.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Write as _;
 
 use serde_json::Value;
@@ -53,6 +56,7 @@ pub fn describe(record: &Record, now: Time, presence: &MeshPresence) -> Executio
         stopped: record.is_abandoned().then(|| record.at().into()),
         dry_run: record.is_dry_run(),
         duration_ms: until.saturating_sub(state.started_at),
+        paused_ms: paused_ms(&record.execution, until),
         nodes: counts(record, until),
         input: record.execution.ctx().input().clone(),
         output: state.outcome.as_ref().and_then(|outcome| outcome.output.as_deref().cloned()),
@@ -123,11 +127,37 @@ fn exhausted(output: &Value) -> Option<String> {
     })
 }
 
+/// Returns the milliseconds in which an execution was paused, or ended before a retry.
+fn paused_ms(execution: &Execution, now: Time) -> u64 {
+    let (mut total, mut since) = (0, None);
+    for round in execution.journal() {
+        for fact in &round.facts {
+            match fact {
+                Fact::Paused { .. } | Fact::Ended => since = since.or(Some(round.at)),
+                Fact::Resumed | Fact::Reopened { .. } => {
+                    total += since.take().map_or(0, |since| round.at.saturating_sub(since));
+                }
+                _ => {}
+            }
+        }
+    }
+    let is_paused = execution.state().paused.is_some();
+    total + since.filter(|_| is_paused).map_or(0, |since| now.saturating_sub(since))
+}
+
 /// Counts nodes by status.
 pub fn counts(record: &Record, now: Time) -> NodeCounts {
     let rows = node_rows::rows(&record.execution, now);
     let count = |wanted: fn(NodeStatus) -> bool| rows.iter().filter(|row| wanted(row.status)).count();
+    let state = record.execution.state();
+    let children = || {
+        let sets = state.acts.iter().filter_map(|act| act.children.as_deref());
+        sets.filter(|set| set.list.len() > 1)
+    };
+    let has_ended = |act: &ActivationId| state.act(*act).end.is_some();
     NodeCounts {
+        items: children().map(|set| set.list.len()).sum(),
+        items_over: children().map(|set| set.acts.iter().filter(|act| has_ended(act)).count()).sum(),
         total: rows.len(),
         over: count(NodeStatus::is_over),
         running: count(|word| word == NodeStatus::Running),
@@ -152,23 +182,19 @@ pub fn failure(record: &Record) -> Option<FailureDescription> {
             fault: fault.clone(),
         });
     }
-    let first = state.failed.as_ref().map(|(act, _)| *act);
-    let mut act = outcome.and_then(|outcome| outcome.cause).or(first.flatten());
-    if chain.is_empty() && act.is_none() {
+    let failed = failed_path(record);
+    if chain.is_empty() && failed.is_empty() {
         return None;
     }
-    // Continue with the child: a map failed because its child did.
-    let mut inner = None;
-    while let Some(one) = act.filter(|act| state.acts.len() > *act as usize) {
-        inner = Some(one);
+    for one in failed.iter().copied() {
         let activation = state.act(one);
         if let Some(fault) = &activation.fault {
             let (node, agent) = (Some(events::label(&ctx, one)), blamed_agent(&ctx, one));
             let (at, fault) = (activation.ended_at.map(Timestamp), fault.clone());
             chain.push(FailureCause { node, agent, attempt: None, at, fault });
         }
-        act = activation.children.as_ref().and_then(|children| children.failed).filter(|child| *child != one);
     }
+    let inner = failed.last().copied();
     if let Some(act) = inner {
         chain.extend(attempts(record, act));
     }
@@ -176,6 +202,21 @@ pub fn failure(record: &Record) -> Option<FailureDescription> {
         later.fault == earlier.fault && later.node == earlier.node && later.attempt.is_none()
     });
     Some(FailureDescription { node: inner.map(|act| events::label(&ctx, act)), chain })
+}
+
+/// Returns the activation that caused the failure, the child that caused its failure, and so on: a map
+/// failed because its child did.
+fn failed_path(record: &Record) -> Vec<ActivationId> {
+    let state = record.execution.state();
+    let first = state.failed.as_ref().and_then(|(act, _)| *act);
+    let mut act = state.outcome.as_ref().and_then(|outcome| outcome.cause).or(first);
+    let mut path = Vec::new();
+    while let Some(one) = act.filter(|act| state.acts.len() > *act as usize) {
+        path.push(one);
+        let children = state.act(one).children.as_ref();
+        act = children.and_then(|children| children.failed).filter(|child| *child != one);
+    }
+    path
 }
 
 /// Returns the agent that caused the failure of an activation: the one whose request failed, otherwise
@@ -232,7 +273,11 @@ fn next(record: &Record, status: ExecutionStatus, waits: &[ShownWait]) -> Vec<St
                 .iter()
                 .any(|one| matches!(one.end, Some(ActivationEnd::Failed | ActivationEnd::Cancelled)))
             {
-                next.push(format!("sinew execution retry {id} --dry-run"));
+                next.push(if is_decided(record) {
+                    format!("sinew execution rerun {id} --latest")
+                } else {
+                    format!("sinew execution retry {id} --dry-run")
+                });
             }
             next.push(format!("sinew execution tree {id}"));
         }
@@ -243,6 +288,16 @@ fn next(record: &Record, status: ExecutionStatus, waits: &[ShownWait]) -> Vec<St
         ExecutionStatus::Success => next.push(format!("sinew execution result {id}")),
     }
     next
+}
+
+/// Returns true if the plan and the values alone caused the failure, so that a retry repeats it: the
+/// innermost failed node called no agent and asked no person.
+fn is_decided(record: &Record) -> bool {
+    let state = record.execution.state();
+    let ctx = record.execution.ctx();
+    let Some(act) = failed_path(record).last().copied() else { return false };
+    let one = state.act(act);
+    one.attempt == 0 && one.fault.is_some() && ctx.node_of(act).op != NodeOperation::Human
 }
 
 /// Returns the `sinew run` command that repeats an in-process execution, with answers to its questions.

@@ -83,6 +83,7 @@ fn agent_row(card: &AgentCard, state: AgentState, age: Duration, queues: &BTreeM
         kind: card::kind(card),
         description: card.description.clone(),
         skills: card.skills.iter().map(|skill| skill.id.clone()).collect(),
+        takes_text: card::takes_text(card),
         state,
         heartbeat_age_ms: age.as_millis() as u64,
         queued: queues.get(&card.name).copied(),

@@ -253,6 +253,26 @@ pub fn input_schema(card: &AgentCard) -> Option<&Value> {
     schema(card, "input_schema")
 }
 
+/// Returns true if a plain text can be the input of an agent: its schema, if it has one, accepts a
+/// string, or an object that requires at most one member, a string.
+pub fn takes_text(card: &AgentCard) -> bool {
+    input_schema(card).is_none_or(is_text_schema)
+}
+
+fn is_text_schema(schema: &Value) -> bool {
+    if schema["type"] == "string" {
+        return true;
+    }
+    let members = schema["properties"].as_object();
+    let is_text = |member: &Value| member["type"] == "string" || member["type"].is_null();
+    let mut required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    match (required.next(), required.next()) {
+        (Some(only), None) => members.and_then(|members| members.get(only)).is_some_and(is_text),
+        (None, _) => members.is_none_or(|members| members.values().any(is_text)),
+        _ => false,
+    }
+}
+
 /// Returns the JSON Schema of an agent's output, if its card has one.
 pub fn output_schema(card: &AgentCard) -> Option<&Value> {
     schema(card, "output_schema")

@@ -50,7 +50,7 @@ function showHelp() {
     element("h2", { textContent: "Keys", id: "keys-title" }),
     list,
     element("label", {}, box, " Keys are on; to turn them back on, use the help page"),
-    element("form", { method: "dialog" }, element("button", { textContent: "Close" })),
+    element("form", { method: "dialog" }, element("button", { textContent: "Close", autofocus: true })),
   );
   dialog.setAttribute("aria-labelledby", "keys-title");
   dialog.addEventListener("close", () => dialog.remove());

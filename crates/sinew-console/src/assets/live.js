@@ -5,6 +5,8 @@
 // "live" means that the mesh responded within seconds. An open stream does not prove that, so a page with a stream also
 // probes the mesh. The time of the last response is always shown.
 
+import { clock, moment } from "times.js";
+
 const sign = document.getElementById("live");
 const age = document.getElementById("as-of");
 const GATHER_MS = 250;
@@ -26,9 +28,9 @@ function showAge() {
   // Static pages, such as those of ended executions, have no age.
   if (!age) return;
   const at = new Date(confirmedAt);
-  const parts = [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => String(part).padStart(2, "0"));
   age.dateTime = at.toISOString();
-  age.textContent = `as of ${parts.join(":")}`;
+  age.title = moment(at);
+  age.textContent = `as of ${clock(at)}`;
 }
 
 // Records that the page is up to date.
@@ -83,8 +85,53 @@ function restoreFocus(part, href, label) {
 // Parts as last received: compared instead of the DOM, because modules reveal buttons and label cells.
 const given = new WeakMap([...document.querySelectorAll("[data-part]")].map((part) => [part, part.innerHTML]));
 
+// ---- Rows do not move under the pointer ----
+
+let isMouse = false; // a touch does not rest on a row
+addEventListener("pointermove", (event) => (isMouse = event.pointerType === "mouse"));
+const keyOf = (row) => row.querySelector("a[href]")?.getAttribute("href") ?? "";
+const rowsOf = (root) => new Map([...root.querySelectorAll("[data-row]")].map((row) => [keyOf(row), row]));
+
+// Keeps the order of a list on which the pointer rests: its rows are updated in place, and a button shows how many rows are new.
+// Returns false if the list may be replaced.
+function holds(old, fresh) {
+  if (!isMouse || !old.matches(":hover")) return false;
+  const [shown, next] = [rowsOf(old), rowsOf(fresh)];
+  if (shown.size === 0 || [...shown.keys()].join() === [...next.keys()].join()) return false;
+  for (const [key, row] of shown) {
+    const same = next.get(key);
+    if (!same || same.innerHTML === row.innerHTML || row.querySelector("input:checked")) continue;
+    row.replaceChildren(...document.importNode(same, true).childNodes);
+  }
+  given.delete(old);
+  const added = [...next.keys()].filter((key) => !shown.has(key)).length;
+  showHeld(old, added > 0 ? `${added} new` : "order changed");
+  old.dispatchEvent(new CustomEvent("part-replaced", { bubbles: true }));
+  return true;
+}
+
+function showHeld(part, text) {
+  const known = part.previousElementSibling?.matches(".held") && part.previousElementSibling;
+  const box = known || Object.assign(document.createElement("div"), { className: "held" });
+  if (!known) {
+    const button = Object.assign(document.createElement("button"), { type: "button" });
+    // The list continues when the pointer leaves it, or on a click.
+    const release = () => {
+      box.remove();
+      part.removeEventListener("mouseleave", release);
+      refresh().catch(() => {});
+    };
+    button.addEventListener("click", release);
+    part.addEventListener("mouseleave", release);
+    box.append(button);
+    part.before(box);
+  }
+  box.firstChild.textContent = text;
+}
+
 function replace(old, fresh, isWanted) {
   if ((given.get(old) ?? old.innerHTML) === fresh.innerHTML || (!isWanted && isInUse(old))) return;
+  if (!isWanted && holds(old, fresh)) return;
   given.set(old, fresh.innerHTML);
   const focus = old.contains(document.activeElement) ? document.activeElement : null;
   const href = focus?.getAttribute("href");

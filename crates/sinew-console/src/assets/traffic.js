@@ -1,5 +1,7 @@
 // Live events of the mesh: newest first, bounded in number, inserted as text.
 
+import { formatTimes } from "times.js";
+
 const body = document.getElementById("traffic");
 const MAX_ROWS = 200;
 const MAX_WAITING = 400; // while the page is paused or the browser is busy
@@ -14,6 +16,15 @@ function cell(text, name = "") {
 // Characters that hide or reorder text become visible.
 const visible = (text) => String(text ?? "").replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
 
+function timeCell(at) {
+  const time = Object.assign(document.createElement("time"), { dateTime: at, textContent: visible(at).slice(11, 23) });
+  time.dataset.time = "clock";
+  const cell = document.createElement("td");
+  cell.append(time);
+  formatTimes(cell);
+  return cell;
+}
+
 function rowOf(event) {
   const row = document.createElement("tr");
   const link = document.createElement("a");
@@ -23,7 +34,7 @@ function rowOf(event) {
   const execution = cell("");
   execution.append(link);
   row.append(
-    cell(visible(event.at).slice(11, 23)),
+    timeCell(event.at),
     cell(visible(event.workflow).slice(0, 60)),
     execution,
     cell(visible(event.type).slice(0, 60)),

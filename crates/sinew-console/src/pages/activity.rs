@@ -37,7 +37,7 @@ pub(super) fn activity_part(activity: &MeshActivity) -> Markup {
                 summary { "Show as table" }
                 div.scroll tabindex="0" role="region" aria-label="Per minute" {
                     table.rows {
-                        thead { tr { th scope="col" { "Minute (UTC)" } @for (title, ..) in CHARTS { th.number scope="col" { (title) } } } }
+                        thead { tr { th scope="col" { "Minute" } @for (title, ..) in CHARTS { th.number scope="col" { (title) } } } }
                         tbody {
                             @for minute in activity.minutes.iter().rev() {
                                 tr { td { (shown_text::clock_mark(minute.at)) } @for (.., figure) in CHARTS { td.number { (figure(minute)) } } }

@@ -7,9 +7,10 @@ use sinew_documents::agent::{AgentRow, AgentState, Percentiles};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
+use crate::drawing_view::{DrawingUse, drawing, large_drawing};
 use crate::page_frame::{
-    AGENTS_CHANGE, ConsolePage, ConsoleSection, DrawingUse, LiveSource, TextFilter, drawing, large_drawing,
-    live_part, page_or_problem, problem_box, text_filter,
+    AGENTS_CHANGE, ConsolePage, ConsoleSection, LiveSource, TextFilter, live_part, page_or_problem,
+    problem_box, text_filter,
 };
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration};
@@ -41,7 +42,7 @@ async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
             (live_part("map", &html! {
                 @match map {
                     Ok(svg) if svg.len() <= MAX_MAP_BYTES => (drawing(svg, DrawingUse::Shown)),
-                    Ok(_) => (large_drawing(&map_path, rows.len(), DrawingUse::Shown)),
+                    Ok(_) => (large_drawing(&map_path, rows.len(), DrawingUse::Shown, None)),
                     Err(error) => (problem_box(&error)),
                 }
             }))

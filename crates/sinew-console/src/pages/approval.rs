@@ -78,7 +78,7 @@ async fn question_page(
                 section { h2 { "Earlier decisions" }
                     div.scroll tabindex="0" role="region" aria-label="Earlier decisions" {
                         table.rows {
-                            thead { tr { th scope="col" { "Decision" } th scope="col" { "By" } th scope="col" { "At (UTC)" } th.wide scope="col" { "Comment" } } }
+                            thead { tr { th scope="col" { "Decision" } th scope="col" { "By" } th scope="col" { "Time" } th.wide scope="col" { "Comment" } } }
                             tbody { @for decision in &details.decisions { (decision_row(decision)) } }
                         }
                     }

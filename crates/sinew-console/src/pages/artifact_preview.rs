@@ -13,6 +13,7 @@ use sinew_documents::words;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
+use crate::markdown::markdown;
 use crate::page_frame::{page_or_problem, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, size, text_block, value_line};
@@ -38,11 +39,34 @@ pub(crate) fn artifact_bytes(id: &str, reference: &str) -> ApiPath {
     ApiPath::of(&["executions", id, "artifact"]).with("name", reference)
 }
 
-/// Media type of an image; `None` for anything else, including SVG, which can contain scripts.
+/// Policy of images: an SVG that is opened as a page must not load or run anything.
+const IMAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
+/// Maximum size of the declarations and comments before the element of an SVG.
+const MAX_PROLOG_BYTES: usize = 4 << 10;
+
+/// Media type of an image; `None` for anything else. As an image, an SVG runs and loads nothing.
 fn image_type(bytes: &[u8]) -> Option<&'static str> {
+    if is_svg(bytes) {
+        return Some("image/svg+xml");
+    }
     let (_, media_type) = IMAGES.iter().find(|(begin, _)| bytes.starts_with(begin))?;
     let is_webp = *media_type != "image/webp" || bytes.get(8..12) == Some(b"WEBP");
     is_webp.then_some(*media_type)
+}
+
+/// Returns true for a text whose first element is `svg`.
+fn is_svg(bytes: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
+    let begin = &text[..text.floor_char_boundary(MAX_PROLOG_BYTES)];
+    let mut rest = begin.trim_start_matches('\u{feff}').trim_start();
+    for (open, close) in [("<?xml", "?>"), ("<!--", "-->"), ("<!DOCTYPE svg", ">"), ("<!--", "-->")] {
+        while let Some(skipped) = rest.strip_prefix(open) {
+            let Some((_, after)) = skipped.split_once(close) else { return false };
+            rest = after.trim_start();
+        }
+    }
+    let after = rest.strip_prefix("<svg");
+    after.is_some_and(|after| after.starts_with(|next: char| next.is_ascii_whitespace() || next == '>'))
 }
 
 /// An artifact with its content and its uses.
@@ -77,8 +101,27 @@ async fn content(request: &PageRequest, id: &str, row: &ArtifactRow, path: &ApiP
     let text = std::str::from_utf8(&bytes).ok();
     text.map_or_else(
         || html! { p.notice { "The artifact is not text. " a href=(path.address()) { "Download" } } },
-        |text| table_of(row, text).unwrap_or_else(|| text_block(&pretty(text), &path.address())),
+        |text| text_content(row, text, &path.address()),
     )
+}
+
+fn text_content(row: &ArtifactRow, text: &str, whole: &str) -> Markup {
+    if let Some(table) = table_of(row, text) {
+        return table;
+    }
+    let source = text_block(&pretty(text), whole);
+    if !is_markdown(row) {
+        return source;
+    }
+    html! {
+        (markdown(text, whole))
+        details { summary { "Source" } (source) }
+    }
+}
+
+fn is_markdown(row: &ArtifactRow) -> bool {
+    let name = row.meta.name.as_str().to_ascii_lowercase();
+    name.ends_with(".md") || row.meta.media_type.starts_with("text/markdown")
 }
 
 /// JSON with indents; any other text as it is.
@@ -207,6 +250,7 @@ pub(crate) async fn image(Path(id): Path<String>, request: PageRequest) -> Respo
                 let headers = [
                     (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
                     (header::CONTENT_DISPOSITION, HeaderValue::from_static("inline")),
+                    (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(IMAGE_POLICY)),
                 ];
                 (headers, bytes).into_response()
             }
@@ -227,7 +271,16 @@ mod tests {
         check(b"\x89PNG\r\n\x1a\nrest", Some("image/png"));
         check(b"RIFF....WEBPVP8 ", Some("image/webp"));
         check(b"RIFF....WAVE", None);
-        check(b"<svg onload=alert(1)>", None);
+        for svg in [
+            "<svg>",
+            "<svg onload=alert(1)>",
+            "\u{feff} <?xml version='1.0'?>\n<!-- a --><!DOCTYPE svg>\n<svg\nxmlns=''>",
+        ] {
+            check(svg.as_bytes(), Some("image/svg+xml"));
+        }
+        for other in ["<html><svg>", "<svgx>", "<!-- <svg>", "<script>", "svg"] {
+            check(other.as_bytes(), None);
+        }
         check(b"", None);
     }
 

@@ -1,5 +1,7 @@
 //! Artifacts of an execution: a list, and a preview of the selected one.
 
+use std::collections::BTreeMap;
+
 use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
@@ -18,6 +20,8 @@ use crate::shown_text::{self, size};
 
 /// Artifacts that are listed.
 const MAX_ROWS: usize = 500;
+/// Maximum artifacts of the items of a map that are listed with the others.
+const MAX_UNFOLDED: usize = 5;
 
 /// Artifact that the address opens: its name with node and version, as commands take it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -42,7 +46,7 @@ async fn artifacts_page(id: &str, request: &PageRequest) -> Result<ConsolePage, 
     };
     let content = html! {
         @if let Some(preview) = preview { (preview) }
-        (live_part("artifacts", &artifact_table(id, &rows, artifact.as_deref())))
+        (live_part("artifacts", &artifact_list(id, &rows, artifact.as_deref())))
     };
     let node = selected_name(request)?;
     let body = html! {
@@ -57,9 +61,39 @@ fn bytes_of(id: &str, row: &ArtifactRow) -> ApiPath {
     artifact_bytes(id, &row.reference())
 }
 
-fn artifact_table(id: &str, rows: &[ArtifactRow], opened: Option<&str>) -> Markup {
+/// The artifacts, those of many items of a map folded.
+fn artifact_list(id: &str, rows: &[ArtifactRow], opened: Option<&str>) -> Markup {
+    let mut items: BTreeMap<&str, Vec<&ArtifactRow>> = BTreeMap::new();
+    for row in rows {
+        if let Some(node) = node_of_item(&row.node) {
+            items.entry(node).or_default().push(row);
+        }
+    }
+    items.retain(|_, rows| rows.len() > MAX_UNFOLDED);
+    let is_folded = |row: &&ArtifactRow| node_of_item(&row.node).is_some_and(|node| items.contains_key(node));
+    let others: Vec<&ArtifactRow> = rows.iter().filter(|row| !is_folded(row)).collect();
+    let is_open = |rows: &[&ArtifactRow]| rows.iter().any(|row| opened == Some(row.reference().as_str()));
     html! {
-        @if rows.is_empty() { p.empty { "No artifacts." } } @else {
+        @if rows.is_empty() { p.empty { "No artifacts." } }
+        @if !others.is_empty() { (artifact_table(id, &others, opened)) }
+        @for (node, rows) in &items {
+            details open[is_open(rows)] {
+                summary { (words::count(rows.len(), "artifact")) " of the items of " (shown_text::line(node, 60)) }
+                (artifact_table(id, rows, opened))
+            }
+        }
+    }
+}
+
+/// The node of an item of a map, loop or fork, such as `each` of `each_3`; `None` for other nodes.
+fn node_of_item(label: &str) -> Option<&str> {
+    let (node, index) = label.rsplit_once('_')?;
+    (!node.is_empty() && !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit())).then_some(node)
+}
+
+fn artifact_table(id: &str, rows: &[&ArtifactRow], opened: Option<&str>) -> Markup {
+    html! {
+        @if !rows.is_empty() {
             div.scroll tabindex="0" role="region" aria-label="Artifacts" {
                 table.rows {
                     thead {
@@ -89,5 +123,22 @@ fn artifact_table(id: &str, rows: &[ArtifactRow], opened: Option<&str>) -> Marku
             }
             @if rows.len() > MAX_ROWS { p.notice { (rows.len() - MAX_ROWS) " more: " code { "sinew artifact list" } " lists all." } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_of_maps_have_a_number() {
+        let check =
+            |label: &str, expected: Option<&str>| assert_eq!(node_of_item(label), expected, "{label}");
+        check("each_3", Some("each"));
+        check("each_order_12", Some("each_order"));
+        check("each", None);
+        check("each_", None);
+        check("_3", None);
+        check("each_3b", None);
     }
 }

@@ -12,7 +12,7 @@ use sinew_documents::words;
 use crate::api_client::{ApiClient, ApiPath};
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::page_frame::{ConsolePage, ConsoleSection, page_or_problem, problem_box, token_field};
+use crate::page_frame::{ConsolePage, ConsoleSection, PageViewer, page_or_problem, problem_box, token_field};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line};
 
@@ -56,7 +56,7 @@ pub(crate) async fn work(request: PageRequest, Form(fields): Form<Vec<(String, S
         let text = format!("{:?} is not the number of executions", shown_text::line(&form.count, 20));
         return question_page(&request, &form, &[], Some(&ConsoleError::Input(text))).into_response();
     }
-    outcome_page(&form).grown(outcomes(request.api, form))
+    outcome_page(&form).grown(&PageViewer::of(&request), outcomes(request.api, form))
 }
 
 /// The confirmation page: the API lists the executions that match, by workflow and error.

@@ -19,7 +19,7 @@ use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::page_frame::{
-    ConsolePage, ConsoleSection, LiveSource, TextFilter, may_steer, page_or_problem, problem_box,
+    ConsolePage, ConsoleSection, LiveSource, TextFilter, page_or_problem, problem_box, read_only_reason,
     text_filter, token_field,
 };
 use crate::page_request::{PageAddress, PageRequest};
@@ -28,9 +28,9 @@ use crate::shown_text::{self, command_line, time_mark};
 use crate::status_mark::status_mark;
 
 /// Label of executions that are messages of a chat, with the chat's id.
-const CHAT_LABEL: &str = "chat";
+pub(super) const CHAT_LABEL: &str = "chat";
 /// Label by which the messages of all chats are found.
-const KIND_LABEL: &str = "kind";
+pub(super) const KIND_LABEL: &str = "kind";
 /// Messages of a chat that are shown, the latest.
 const MAX_TURNS: &str = "20";
 /// Number of recent messages that are searched for chats.
@@ -68,6 +68,10 @@ async fn choice_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
     let agents_path = ApiPath::of(&["agents"]).with("workflows", "true").with_some("text", text);
     let mut agents: Vec<AgentRow> = request.api.get(&agents_path).await?;
     agents.retain(|agent| agent.state != AgentState::Offline);
+    // Agents that a text suffices for come first.
+    agents.sort_by_key(|agent| !agent.takes_text);
+    let with_text = agents.iter().filter(|agent| agent.takes_text).count();
+    let (texts, forms) = agents.split_at(with_text);
     let body = html! {
         div.head { h1 { "Chat" } (command_line(&CommandText::new("sinew chat NAME"))) }
         (text_filter(text))
@@ -77,8 +81,20 @@ async fn choice_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
                 @else { "No agent is online. Start one with " code { "sinew serve agent FILE" } "." }
             }
         }
+        (partners(texts))
+        @if !forms.is_empty() {
+            h2 { "Agents with an input form" }
+            (partners(forms))
+        }
+    };
+    Ok(ConsolePage::new(ConsoleSection::Chat, "Chat", body))
+}
+
+/// Agents, each with a link to its chat.
+fn partners(agents: &[AgentRow]) -> Markup {
+    html! {
         ul.questions {
-            @for agent in &agents {
+            @for agent in agents {
                 li data-row {
                     a.title href=(PageAddress::chat(&agent.name)) { (shown_text::line(&agent.name, 80)) }
                     " " span.quiet { (agent.kind.word()) }
@@ -86,8 +102,7 @@ async fn choice_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
                 }
             }
         }
-    };
-    Ok(ConsolePage::new(ConsoleSection::Chat, "Chat", body))
+    }
 }
 
 pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Response {
@@ -283,7 +298,8 @@ async fn chat_page(
                 @for turn in &turns { (turn_of(request, name, chat, turn)) }
                 @if let Some(error) = error { (problem_box(error)) }
                 @if before.is_some() { p { a href=(PageAddress::chat(name).with("chat", chat)) { "Latest messages" } } }
-                @else if may_steer(request) { (composer(request, &agent, chat, turns.len(), written)) }
+                @else if let Some(reason) = read_only_reason(request) { p.notice { (reason) } }
+                @else { (composer(request, &agent, chat, turns.len(), written)) }
             }
             aside aria-label="Chats" { (recent_list(request, name, chat, &recent.executions)) }
         }

@@ -12,13 +12,16 @@ use sinew_documents::execution::{ExecutionDescription, WaitKind};
 use sinew_documents::node::NodeDescription;
 use sinew_documents::words;
 
-use super::execution_head::{failure_cause, read_execution};
+use super::execution_head::{ExecutionTab, failure_cause, read_execution, root_cause};
+use super::node_inspector::is_nothing;
+use crate::agent_messages::agent_messages;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
+use crate::markdown::markdown;
 use crate::page_frame::{live_part, may_steer, page_or_problem, token_field};
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, clock_mark, duration, size, value_block};
+use crate::shown_text::{self, clock_mark, duration, size, text_block, value_block, value_excerpt};
 use crate::status_mark::status_mark;
 
 /// Steps of a message that are shown, the latest.
@@ -63,7 +66,7 @@ pub(super) fn turn_part(request: &PageRequest, back: &PageAddress, turn: &ChatEx
     let whole = ApiPath::of(&["executions", id]).address();
     html! {
         div.turn {
-            div.bubble.mine { (plain_value(&execution.input, &whole)) }
+            div.bubble.mine { (plain_value(&execution.input, &whole, plain_text)) }
             (live_part(&format!("turn-{id}"), &html! {
                 div.bubble.theirs {
                     p.quiet {
@@ -72,9 +75,9 @@ pub(super) fn turn_part(request: &PageRequest, back: &PageAddress, turn: &ChatEx
                         (duration(Some(execution.duration_ms)))
                     }
                     (told(turn))
-                    @if let Some(output) = &execution.output { (plain_value(answer_of(execution, output), &whole)) }
-                    @if let Some(failure) = &execution.failure {
-                        div.failure { ol.chain { @for cause in &failure.chain { li { (failure_cause(cause)) } } } }
+                    @if let Some(output) = &execution.output { (plain_value(answer_of(execution, output), &whole, markdown)) }
+                    @if let Some(cause) = execution.failure.as_ref().and_then(|failure| root_cause(&failure.chain)) {
+                        div.failure { (failure_cause(cause)) }
                     }
                     (questions(request, back, execution))
                     (files(id, &turn.files))
@@ -98,15 +101,24 @@ fn answer_of<'t>(execution: &ExecutionDescription, output: &'t Value) -> &'t Val
     }
 }
 
+/// A text as it is; a longer one is a block.
+fn plain_text(text: &str, whole: &str) -> Markup {
+    if text.len() < 4_000 {
+        html! { p.text { (shown_text::paragraph(text)) } }
+    } else {
+        text_block(text, whole)
+    }
+}
+
 /// A value as text: an object with a single text member is shown as that text.
-fn plain_value(value: &Value, whole: &str) -> Markup {
+fn plain_value(value: &Value, whole: &str, shown: fn(&str, &str) -> Markup) -> Markup {
     let only = match value {
         Value::Object(members) if members.len() == 1 => members.values().next().filter(|one| one.is_string()),
         _ => None,
     };
     match only.unwrap_or(value) {
         Value::Null => html! {},
-        Value::String(text) if text.len() < 4_000 => html! { p.text { (shown_text::paragraph(text)) } },
+        Value::String(text) => shown(text, whole),
         other => value_block(other, whole),
     }
 }
@@ -117,11 +129,7 @@ fn told(turn: &ChatExchange) -> Markup {
     let skipped = node.logs.len().saturating_sub(MAX_MESSAGES);
     html! {
         @if !node.logs.is_empty() {
-            ol.log {
-                @for log in &node.logs[skipped..] {
-                    li { span.quiet { (clock_mark(log.at)) } " " (shown_text::line(&log.text, 600)) }
-                }
-            }
+            (agent_messages(&node.logs[skipped..]))
         }
     }
 }
@@ -131,7 +139,7 @@ fn steps(turn: &ChatExchange) -> Markup {
     html! {
         @if !turn.steps.is_empty() {
             details.steps {
-                summary { (words::count(turn.steps.len(), "step")) @if let Some(last) = turn.steps.last() { ", latest: " code { (shown_text::line(&last.kind, 60)) } } }
+                summary { (words::count(turn.steps.len(), "step")) @if let Some(last) = turn.steps.last() { ", latest: " (shown_text::line(&last.kind.replace('_', " "), 60)) } }
                 ol.log {
                     @for step in &turn.steps {
                         li {
@@ -151,14 +159,17 @@ fn questions(request: &PageRequest, back: &PageAddress, execution: &ExecutionDes
     html! {
         @for wait in asked {
             div.waits {
-                @if let Some(question) = &wait.question { p.text { (shown_text::paragraph(&question.prompt)) } }
+                @if let Some(question) = &wait.question {
+                    p.text { (shown_text::paragraph(&question.prompt)) }
+                    @if !is_nothing(&question.data) { (value_excerpt(&question.data, &ExecutionTab::Data.address(&execution.execution))) }
+                }
                 p.quiet { "Waiting for " (shown_text::line(&wait.text, 600)) }
                 @if may_steer(request) {
                     form.steer method="post" action=(PageAddress::of(&["chat", &execution.execution, "decision"])) {
                         (token_field(request))
                         input type="hidden" name="back" value=(back.to_string());
                         input type="hidden" name="node" value=(wait.node.as_deref().unwrap_or_default());
-                        label { span { "Comment " span.quiet { "(required to reject)" } } textarea name="comment" rows="1" {} }
+                        label { span { "Answer or comment " span.quiet { "(required to reject)" } } textarea name="comment" rows="1" {} }
                         div.actions {
                             button.primary type="submit" name="decision" value="approve" data-command=(approval_command("approve", execution, wait.node.as_deref())) { "Approve" }
                             button.danger type="submit" name="decision" value="reject" data-command=(approval_command("reject", execution, wait.node.as_deref())) { "Reject" }

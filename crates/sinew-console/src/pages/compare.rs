@@ -7,7 +7,7 @@ use serde::Deserialize;
 use sinew_documents::comparison::{
     ComparedExecution, ComparedNode, ExecutionComparison, NodeComparison, PatchKind, PatchOperation,
 };
-use sinew_documents::execution_list::ExecutionPage;
+use sinew_documents::execution_list::{ExecutionPage, ExecutionRow};
 use sinew_documents::words;
 use sinew_documents::words::status_word;
 
@@ -17,7 +17,7 @@ use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::page_frame::{ConsolePage, ConsoleSection, page_or_problem, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, command_line, duration, value_line};
+use crate::shown_text::{self, command_line, duration, time_mark, value_line};
 use crate::status_mark::status_mark;
 
 /// Maximum suggested executions of the same workflow.
@@ -44,7 +44,18 @@ async fn compare_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Co
     let id = execution.execution.as_str();
     let others =
         ApiPath::of(&["executions"]).with("workflow", &execution.workflow).with("limit", OFFERED_ROWS);
-    let others: ExecutionPage = request.api.get(&others).await?;
+    let succeeded = ApiPath::of(&["executions"])
+        .with("workflow", &execution.workflow)
+        .with("status", "succeeded")
+        .with("limit", "2");
+    let (others, succeeded) = futures_util::future::try_join(
+        request.api.get::<ExecutionPage>(&others),
+        request.api.get::<ExecutionPage>(&succeeded),
+    )
+    .await?;
+    let is_other = |row: &&ExecutionRow| row.execution != id;
+    let recent: Vec<&ExecutionRow> = others.executions.iter().filter(is_other).collect();
+    let last_success = succeeded.executions.iter().find(is_other);
     let with = choice.with.trim();
     let compared = if with.is_empty() {
         None
@@ -60,7 +71,7 @@ async fn compare_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Co
             label { span { "Compare with" }
                 input type="text" name="with" value=(with) list="others" data-filter autocomplete="off" placeholder="id, or @latest";
                 datalist #others {
-                    @for other in others.executions.iter().filter(|other| other.execution != id) {
+                    @for other in &recent {
                         option value=(other.execution) { (status_word(other.status)) " " (other.started) }
                     }
                 }
@@ -72,12 +83,50 @@ async fn compare_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Co
             }
         }
         @match &compared {
-            None => p.empty { "Enter another execution to compare node results and values side by side." },
+            None => (offered(request, id, last_success, &recent)),
             Some(Err(error)) => (problem_box(error)),
             Some(Ok(compared)) => (comparison(compared)),
         }
     };
     Ok(ConsolePage::new(ConsoleSection::Executions, execution_title(&execution), body))
+}
+
+/// Executions of the same workflow to compare with: the last success, then the latest.
+fn offered(
+    request: &PageRequest,
+    id: &str,
+    last_success: Option<&ExecutionRow>,
+    recent: &[&ExecutionRow],
+) -> Markup {
+    let link = |row: &ExecutionRow, title: &str| {
+        let address = ExecutionTab::Compare.address(id).with("with", &row.execution);
+        html! { a href=(address) { (title) } }
+    };
+    html! {
+        @if recent.is_empty() && last_success.is_none() {
+            p.empty { "The workflow has no other execution. Enter the id of any execution to compare with it." }
+        }
+        @if let Some(row) = last_success {
+            p { (link(row, "Compare with the last success")) " " span.quiet { (shown_text::line(words::short_id(&row.execution), 40)) ", " (time_mark(row.started, request.now)) } }
+        }
+        @if !recent.is_empty() {
+            h2 #recent { "Recent executions of this workflow" }
+            div.scroll tabindex="0" role="region" aria-labelledby="recent" {
+                table.rows {
+                    thead { tr { th scope="col" { "Execution" } th scope="col" { "Status" } th scope="col" { "Started" } } }
+                    tbody {
+                        @for row in recent {
+                            tr data-row {
+                                td.id { (link(row, &shown_text::line(words::short_id(&row.execution), 40))) }
+                                td { (status_mark(row.status)) }
+                                td { (time_mark(row.started, request.now)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// The two side by side.
@@ -162,6 +211,8 @@ fn patch_list(steps: &[PatchOperation]) -> Markup {
                     li class={ "is-" (sign_of(step.op).0) } {
                         span.icon aria-hidden="true" { (sign_of(step.op).1) } " "
                         (step.op.as_str()) " " code { (shown_text::line(if step.path.is_empty() { "/" } else { &step.path }, 120)) }
+                        @if let Some(was) = &step.was { " " code { (value_line(was)) } }
+                        @if step.was.is_some() && step.value.is_some() { " →" }
                         @if let Some(value) = &step.value { " " code { (value_line(value)) } }
                     }
                 }

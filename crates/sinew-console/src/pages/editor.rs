@@ -23,9 +23,9 @@ use crate::api_client::ApiPath;
 use crate::assets::EDITOR;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
+use crate::drawing_view::{DrawingUse, drawing};
 use crate::page_frame::{
-    ConsolePage, ConsoleSection, DrawingUse, code_link, drawing, live_part, may_steer, page_or_problem,
-    problem_box, token_field,
+    ConsolePage, ConsoleSection, code_link, live_part, may_steer, page_or_problem, problem_box, token_field,
 };
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line};

@@ -73,7 +73,7 @@ fn event_list(id: &str, filter: &EventFilter, list: &EventPage) -> Markup {
         @if list.events.is_empty() { p.empty { "No matching events." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Events, newest first" {
                 table.rows {
-                    thead { tr { th scope="col" { "Number" } th scope="col" { "Time (UTC)" } th scope="col" { "Type" } th scope="col" { "Node" } th.wide scope="col" { "Event" } } }
+                    thead { tr { th scope="col" { "Number" } th scope="col" { "Time" } th scope="col" { "Type" } th scope="col" { "Node" } th.wide scope="col" { "Event" } } }
                     tbody { @for event in &list.events { (event_row(id, event)) } }
                 }
             }

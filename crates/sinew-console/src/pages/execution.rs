@@ -2,9 +2,11 @@
 //! node.
 
 use axum::extract::Path;
+use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use sinew_documents::execution::ExecutionDescription;
 use sinew_documents::node::TreeBranch;
 
 use super::execution_head::{
@@ -15,9 +17,8 @@ use super::node_inspector::{node_inspector, read_node};
 use super::opened_nodes::OpenedNodes;
 use crate::api_client::ApiPath;
 use crate::console_error::ConsoleError;
-use crate::page_frame::{
-    ConsolePage, ConsoleSection, DrawingUse, drawing, large_drawing, live_part, page_or_problem, problem_box,
-};
+use crate::drawing_view::{DrawingUse, drawing, large_drawing};
+use crate::page_frame::{ConsolePage, ConsoleSection, live_part, page_or_problem, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text;
 
@@ -46,6 +47,10 @@ pub(crate) struct NodeChoice {
     pub(crate) status: Option<String>,
     /// Present if quiet nodes are listed individually.
     pub(crate) quiet: Option<String>,
+    /// Number of children that are skipped in the list of the selected node.
+    pub(crate) skip: Option<String>,
+    /// Node to which the graph shows the paths only.
+    pub(crate) path: Option<String>,
 }
 
 impl NodeChoice {
@@ -56,7 +61,7 @@ impl NodeChoice {
     }
 
     /// Fields of the view, which forms must preserve.
-    pub(crate) fn fields(&self) -> [(&'static str, Option<&str>); 7] {
+    pub(crate) fn fields(&self) -> [(&'static str, Option<&str>); 8] {
         [
             ("open", self.open.as_deref()),
             ("from", self.from.as_deref()),
@@ -65,6 +70,7 @@ impl NodeChoice {
             ("artifact", self.artifact.as_deref()),
             ("status", self.status.as_deref()),
             ("quiet", self.quiet.as_deref()),
+            ("path", self.path.as_deref()),
         ]
     }
 
@@ -88,7 +94,8 @@ async fn graph_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Cons
     let tree_path = ApiPath::of(&["executions", id, "tree"]).with_some("status", choice.status.as_deref());
     let drawing_path = ApiPath::of(&["executions", id, "drawing"])
         .with("bare", "true")
-        .with_some("open", choice.open.as_deref());
+        .with_some("open", choice.open.as_deref())
+        .with_some("to", choice.path.as_deref());
     let (tree, selected) = futures_util::future::join(
         request.api.get::<Vec<TreeBranch>>(&tree_path),
         read_node(request, id, &choice),
@@ -96,17 +103,18 @@ async fn graph_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Cons
     .await;
     let tree = tree?;
     // The filter applies to the table, not to the drawing.
-    let picture = match execution.nodes.total {
-        nodes @ 0..=MAX_DRAWN_NODES => {
-            picture_part(request.api.get_text(&drawing_path).await, &drawing_path, nodes)
-        }
-        nodes => large_drawing(&drawing_path, nodes, DrawingUse::Inspected),
+    let focus = execution.failure.as_ref().and_then(|failure| failure.node.as_deref());
+    let nodes = execution.nodes.total;
+    let picture = if nodes <= MAX_DRAWN_NODES || choice.path.is_some() {
+        picture_part(request.api.get_text(&drawing_path).await, &drawing_path, nodes, focus)
+    } else {
+        large_drawing(&drawing_path, nodes, DrawingUse::Inspected, focus)
     };
     let body = html! {
         (execution_head(request, &execution, ExecutionTab::Graph, node))
         div.split {
             div {
-                (live_part("graph", &html! { (picture) (opened_nodes(id, &choice)) }))
+                (live_part("graph", &html! { (picture) (shown_parts(&execution, &choice)) }))
                 (live_part("nodes", &nodes_part(&execution, &tree, &choice)))
                 (live_part("commands", &commands(&execution)))
             }
@@ -119,28 +127,48 @@ async fn graph_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Cons
     Ok(ConsolePage::new(ConsoleSection::Executions, title, body).live(live_source(&execution)))
 }
 
-/// Nodes that are expanded in the graph, each with a link that collapses it.
-fn opened_nodes(id: &str, choice: &NodeChoice) -> Markup {
+/// The parts of the graph that are shown: the paths to a node only, and expanded nodes, each with a
+/// link that undoes it.
+fn shown_parts(execution: &ExecutionDescription, choice: &NodeChoice) -> Markup {
+    let id = execution.execution.as_str();
     let opened = OpenedNodes::of(choice.open.as_deref());
+    let with = |open: Option<String>, path: Option<&str>| {
+        let choice = NodeChoice { open, path: path.map(str::to_owned), ..choice.clone() };
+        choice.address(id).with_some("node", choice.node.as_deref())
+    };
+    let failed = execution.failure.as_ref().and_then(|failure| failure.node.as_deref());
+    let path = choice.path.as_deref().filter(|path| !path.is_empty());
     html! {
-        @if !opened.names().is_empty() {
-            p.opened {
-                "Expanded in the graph: "
+        p.opened {
+            @if let Some(path) = path {
+                a.label data-stay href=(with(opened.text(), None)) { "Only the path to " (shown_text::line(path, 60)) " ×" }
+            } @else if let Some(failed) = failed {
+                a.label data-stay href=(with(opened.text(), Some(failed))) { "Show only the path to the failure" }
+            }
+            @if !opened.names().is_empty() {
+                span { "Expanded in the graph:" }
                 @for name in opened.names() {
-                    a.label data-stay href=(PageAddress::execution(id).with_some("open", opened.without(name).text().as_deref()).with_some("node", choice.node.as_deref())) {
-                        (shown_text::line(name, 60)) " ×"
-                    }
-                    " "
+                    a.label data-stay href=(with(opened.without(name).text(), path)) { (shown_text::line(name, 60)) " ×" }
                 }
+                @if opened.names().len() > 1 { a.label data-stay href=(with(None, path)) { "Collapse all" } }
             }
         }
     }
 }
 
-fn picture_part(picture: Result<String, ConsoleError>, path: &ApiPath, nodes: usize) -> Markup {
+fn picture_part(
+    picture: Result<String, ConsoleError>,
+    path: &ApiPath,
+    nodes: usize,
+    focus: Option<&str>,
+) -> Markup {
     match picture {
         Ok(svg) if svg.len() <= MAX_DRAWING_BYTES => drawing(svg, DrawingUse::Inspected),
-        Ok(_) => large_drawing(path, nodes, DrawingUse::Inspected),
+        Ok(_) => large_drawing(path, nodes, DrawingUse::Inspected, focus),
+        // A drawing with more nodes than an SVG may have.
+        Err(error) if error.status() != StatusCode::NOT_FOUND && nodes > MAX_DRAWN_NODES => {
+            large_drawing(path, nodes, DrawingUse::Inspected, focus)
+        }
         Err(error) => html! {
             (problem_box(&error))
             p.notice { "The table below lists all nodes." }

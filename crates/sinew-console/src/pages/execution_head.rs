@@ -1,6 +1,7 @@
 //! The header of the pages of an execution: status, waits, failure, actions and tabs.
 
 use maud::{Markup, html};
+use serde_json::Value;
 use sinew_documents::execution::{
     ExecutionDescription, FailureCause, FailureDescription, Fault, PersonDecision, WaitKind,
 };
@@ -8,10 +9,12 @@ use sinew_documents::execution_status::ExecutionStatus;
 use sinew_documents::timestamp::Timestamp;
 use sinew_documents::words;
 
+use super::chat::{CHAT_LABEL, KIND_LABEL};
+use super::node_inspector::is_nothing;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::page_frame::{LiveSource, code_link, live_part, may_steer};
+use crate::page_frame::{LiveSource, code_link, disabled_action, live_part, read_only_reason};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, command_line, duration, time_mark};
 use crate::status_mark::{ShownStatus, status_mark};
@@ -101,7 +104,8 @@ pub(crate) fn execution_head(
             }
             (facts(request, execution))
             (waits(execution))
-            @if let Some(failure) = &execution.failure { (failure_box(execution, failure)) }
+            @if let Some(failure) = &execution.failure { (failure_box(execution, failure, tab)) }
+            @if tab == ExecutionTab::Graph { (values(execution)) }
             (warnings(execution))
         }))
         (live_part("tabs", &html! {
@@ -127,8 +131,9 @@ fn facts(request: &PageRequest, execution: &ExecutionDescription) -> Markup {
         dl.facts {
             div { dt { "Execution" } dd { code { (shown_text::name(&execution.execution)) } } }
             div { dt { "Started" } dd { (time_mark(execution.started, request.now)) } }
-            div { dt { "Time" } dd { (duration(Some(execution.duration_ms))) } }
-            div { dt { "Nodes" } dd { (nodes.over) "/" (nodes.total) @for (count, word) in parts { ", " (count) " " (word) } } }
+            div { dt { "Time" } dd { (duration(Some(execution.active_ms()))) @if execution.paused_ms > 0 { " and " (duration(Some(execution.paused_ms))) " paused" } } }
+            @if let Some(price) = price(execution) { div { dt { "Price" } dd { (price) } } }
+            div { dt { "Nodes" } dd { (nodes.over) "/" (nodes.total) @if nodes.items > 0 { ", items " (nodes.items_over) "/" (nodes.items) } @for (count, word) in parts { ", " (count) " " (word) } } }
             div { dt { "Version" } dd { code { (shown_text::line(words::short(&execution.version), 20)) } " " (shown_text::line(&execution.dialect, 30)) } }
             @if !execution.about.caller.is_empty() { div { dt { "Caller" } dd { (shown_text::line(&execution.about.caller, 60)) } } }
             @if !execution.about.user.is_empty() { div { dt { "User" } dd { (shown_text::line(&execution.about.user, 60)) } } }
@@ -139,17 +144,32 @@ fn facts(request: &PageRequest, execution: &ExecutionDescription) -> Markup {
             @if let Some(parent) = &execution.about.parent {
                 div { dt { "Called by" } dd { a href=(PageAddress::execution(parent)) { (shown_text::line(words::short_id(parent), 60)) } } }
             }
-            @if !execution.about.labels.is_empty() {
-                div { dt { "Labels" } dd {
-                    @for (key, value) in &execution.about.labels { (label(key, value)) " " }
-                } }
+            @if let Some(chat) = execution.about.labels.get(CHAT_LABEL) {
+                @let partner = execution.workflow.strip_prefix("call:").unwrap_or(&execution.workflow);
+                div { dt { "Chat" } dd { a href=(PageAddress::chat(partner).with("chat", chat)) { (shown_text::line(partner, 60)) } } }
+            }
+            @if shown_labels(execution).next().is_some() {
+                div { dt { "Labels" } dd { @for (key, value) in shown_labels(execution) { (label(key, value)) " " } } }
             }
         }
     }
 }
 
+/// Cost of all model calls, including those of called agents and workflows.
+fn price(execution: &ExecutionDescription) -> Option<String> {
+    let costs = execution.models.iter().filter_map(|model| model.used.total().cost_usd);
+    costs.reduce(|one, other| one + other).map(|cost| format!("${cost:.4}"))
+}
+
 /// Labels that name the execution from which this one was created.
 const ORIGINS: [&str; 3] = ["fork_of", "rerun_of", "retry_of"];
+
+/// Labels for people: without those by which chats and gateways find their executions.
+fn shown_labels(execution: &ExecutionDescription) -> impl Iterator<Item = (&String, &String)> {
+    let labels = &execution.about.labels;
+    let is_of_chat = |key: &str| labels.contains_key(CHAT_LABEL) && [CHAT_LABEL, KIND_LABEL].contains(&key);
+    labels.iter().filter(move |(key, _)| !key.starts_with("a2a.") && !is_of_chat(key))
+}
 
 fn label(key: &str, value: &str) -> Markup {
     let text = shown_text::line(&format!("{key}={value}"), 60);
@@ -188,7 +208,19 @@ fn waits(execution: &ExecutionDescription) -> Markup {
     }
 }
 
-fn failure_box(execution: &ExecutionDescription, failure: &FailureDescription) -> Markup {
+/// The fault that caused a failure: that of the innermost node.
+pub(crate) fn root_cause(chain: &[FailureCause]) -> Option<&FailureCause> {
+    chain.iter().rfind(|cause| cause.attempt.is_none()).or(chain.last())
+}
+
+/// The failure: its root cause, then what else is known. Only the graph has the details.
+fn failure_box(execution: &ExecutionDescription, failure: &FailureDescription, tab: ExecutionTab) -> Markup {
+    let root = root_cause(&failure.chain);
+    let repeats =
+        |cause: &FailureCause| root.is_some_and(|root| cause.fault.message.contains(&root.fault.message));
+    let (attempts, enclosing): (Vec<_>, Vec<_>) =
+        failure.chain.iter().partition(|cause| cause.attempt.is_some());
+    let enclosing: Vec<_> = enclosing.into_iter().filter(|cause| !repeats(cause)).collect();
     html! {
         section.failure aria-label="Failure" {
             h2 {
@@ -197,10 +229,45 @@ fn failure_box(execution: &ExecutionDescription, failure: &FailureDescription) -
                     ": " a href=(PageAddress::execution(&execution.execution).with("node", node)) { (shown_text::line(node, 80)) }
                 }
             }
-            ol.chain { @for cause in &failure.chain { li { (failure_cause(cause)) } } }
-            @if !execution.next.is_empty() {
-                p.next { "Next: " @for command in &execution.next { (command_line(&CommandText::new(command))) " " } }
+            @if let Some(root) = root {
+                p {
+                    @if let Some(agent) = &root.agent { span.quiet { "agent " (shown_text::line(agent, 60)) } " · " }
+                    (fault_at(&root.fault, root.at))
+                }
             }
+            @if tab == ExecutionTab::Graph {
+                (causes("Reported by the enclosing nodes and the execution", &enclosing))
+                (causes("Failed attempts", &attempts))
+                @if !execution.next.is_empty() {
+                    p.next { "Next: " @for command in &execution.next { (command_line(&CommandText::new(command))) " " } }
+                }
+            }
+        }
+    }
+}
+
+fn causes(title: &str, causes: &[&FailureCause]) -> Markup {
+    html! {
+        @if !causes.is_empty() {
+            details { summary { (title) " (" (causes.len()) ")" } ol.chain { @for cause in causes { li { (failure_cause(cause)) } } } }
+        }
+    }
+}
+
+/// Result and input in short; the tab "Data" has all of them.
+fn values(execution: &ExecutionDescription) -> Markup {
+    let data = ExecutionTab::Data.address(&execution.execution);
+    let shown = |title: &str, value: &Value| {
+        html! {
+            @if !is_nothing(value) {
+                section { h2 { (title) } (shown_text::value_excerpt(value, &data)) }
+            }
+        }
+    };
+    html! {
+        div.columns.values {
+            @if let Some(output) = &execution.output { (shown("Result", output)) }
+            (shown("Input", &execution.input))
         }
     }
 }
@@ -226,7 +293,7 @@ fn fault_at(fault: &Fault, at: Option<Timestamp>) -> Markup {
         span.message { (shown_text::line(&fault.message, 1_000)) } " "
         (code_link(&fault.code))
         @if fault.retryable { " " span.quiet { "a retry may help" } }
-        @if let Some(at) = at { " " span.quiet { (shown_text::clock_mark(at)) } }
+        @if let Some(at) = at { " " span.quiet { (shown_text::moment_mark(at)) } }
         @if !fault.details.is_empty() {
             ul { @for detail in fault.details.iter().take(MAX_SHOWN) { li { (shown_text::line(detail, 400)) } } }
         }
@@ -267,10 +334,14 @@ fn actions(request: &PageRequest, execution: &ExecutionDescription) -> Markup {
         ("cancel", "Cancel…", !has_ended),
     ];
     let again = PageAddress::of(&["workflows", &execution.workflow, "start"]).with("execution", id);
+    let offered = offered.iter().filter(|(.., makes_sense)| *makes_sense);
     html! {
-        @if may_steer(request) {
-            div.actions role="group" aria-label="Actions" {
-                @for (verb, title, _) in offered.iter().filter(|(.., makes_sense)| *makes_sense) {
+        div.actions role="group" aria-label="Actions" {
+            @if let Some(reason) = read_only_reason(request) {
+                @for (_, title, _) in offered { (disabled_action(title, reason)) }
+                span.quiet { (reason) }
+            } @else {
+                @for (verb, title, _) in offered {
                     (action_link(&PageAddress::of(&["executions", id, verb]), title, &CommandText::of_execution(&format!("sinew execution {verb}"), id)))
                 }
                 // A call of an agent has no deployed workflow.
@@ -315,7 +386,7 @@ pub(crate) fn decision_row(decision: &PersonDecision) -> Markup {
         tr {
             td { (decision.word.as_str()) " " (shown_text::line(&decision.node, 60)) }
             td { (shown_text::line(decision.by.as_deref().unwrap_or("–"), 60)) }
-            td { (shown_text::clock_mark(decision.at)) }
+            td { (shown_text::moment_mark(decision.at)) }
             td.wide { (shown_text::line(decision.comment.as_deref().unwrap_or_default(), 400)) }
         }
     }

@@ -14,7 +14,7 @@ use crate::glossary::GLOSSARY;
 use crate::page_frame::{ConsolePage, ConsoleSection, code_link, page_or_problem, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line};
-use crate::status_mark::mark_like;
+use crate::status_mark::{mark_like, warning_mark};
 
 /// Maximum number of listed codes.
 const MAX_ROWS: usize = 50;
@@ -137,7 +137,7 @@ fn doctor(checks: &Result<Vec<DoctorCheck>, ConsoleError>) -> Markup {
                             @for check in checks {
                                 tr {
                                     td { (shown_text::line(&check.what, 40)) }
-                                    td { (match check.state { CheckState::Ok => mark_like(NodeStatus::Succeeded, "ok"), CheckState::Warn => mark_like(NodeStatus::Waiting, "warning"), CheckState::Fail => mark_like(NodeStatus::Failed, "failed") }) }
+                                    td { (match check.state { CheckState::Ok => mark_like(NodeStatus::Succeeded, "ok"), CheckState::Warn => warning_mark(), CheckState::Fail => mark_like(NodeStatus::Failed, "failed") }) }
                                     td.wide { (shown_text::line(&check.message, 600)) @if let Some(hint) = &check.hint { p.quiet { (shown_text::sentence(hint, 300)) } } }
                                     td { @if let Some(code) = &check.code { (code_link(code)) } }
                                 }

@@ -16,9 +16,8 @@ use super::timeline::whole_timeline;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::page_frame::{
-    ConsolePage, ConsoleSection, DrawingUse, drawing, page_or_problem, problem_box, token_field,
-};
+use crate::drawing_view::{DrawingUse, drawing};
+use crate::page_frame::{ConsolePage, ConsoleSection, page_or_problem, problem_box, token_field};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, MAX_SHOWN_BYTES, clock_mark, command_line, duration, value_block};
 use crate::status_mark::status_mark;

@@ -15,6 +15,7 @@ use super::execution_nodes::node_row;
 use super::node_evidence::{OtherNode, attempts, comparison, conditions, read_compared, usage};
 use super::opened_nodes::OpenedNodes;
 use super::recorded_case::case_link;
+use crate::agent_messages::agent_messages;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
@@ -127,7 +128,7 @@ pub(crate) fn node_inspector(
                 Err(error) => (without_activation(name, &selected.tree, error)),
             }
             (node_actions(execution, choice, selected))
-            (children(id, choice, &selected.tree, id == execution.execution))
+            (children(&execution.execution, id, choice, &selected.tree))
         }
     }
 }
@@ -159,11 +160,7 @@ fn activation(id: &str, node: &NodeDescription, card: Option<&Result<AgentDetail
         @if !node.logs.is_empty() {
             h3 { "Agent messages" }
             @if node.logs.len() > MAX_LOGS { p.quiet { "Latest " (MAX_LOGS) " of " (node.logs.len()) ". " a href=(whole) { "Show all" } } }
-            ol.log {
-                @for log in &node.logs[node.logs.len().saturating_sub(MAX_LOGS)..] {
-                    li { span.quiet { (clock_mark(log.at)) " #" (log.attempt) } " " (shown_text::line(&log.text, 400)) }
-                }
-            }
+            (agent_messages(&node.logs[node.logs.len().saturating_sub(MAX_LOGS)..]))
         }
     }
 }
@@ -281,10 +278,16 @@ fn child_cell(id: &str, branch: &TreeBranch, choice: &NodeChoice) -> Markup {
 }
 
 /// Children of a node. Children of the shown execution open in the same view.
-fn children(id: &str, choice: &NodeChoice, tree: &[TreeBranch], is_here: bool) -> Markup {
+fn children(page: &str, id: &str, shown: &NodeChoice, tree: &[TreeBranch]) -> Markup {
     let other = NodeChoice::default();
-    let choice = if is_here { choice } else { &other };
+    let choice = if id == page { shown } else { &other };
     let rows: Vec<&TreeBranch> = tree.iter().flat_map(|branch| &branch.children).collect();
+    let skipped: usize = shown.skip.as_deref().and_then(|skip| skip.parse().ok()).unwrap_or_default();
+    let skipped = if skipped < rows.len() { skipped } else { 0 };
+    let last = rows.len().min(skipped + MAX_CHILDREN);
+    let page = |skip: usize| {
+        shown.address(page).with_some("node", shown.node.as_deref()).with("skip", &skip.to_string())
+    };
     html! {
         @if !rows.is_empty() {
             h3 { (words::count(rows.len(), "child").replace("childs", "children")) }
@@ -297,10 +300,16 @@ fn children(id: &str, choice: &NodeChoice, tree: &[TreeBranch], is_here: bool) -
             div.scroll tabindex="0" role="region" aria-label="Children" {
                 table.rows {
                     thead { tr { th scope="col" { "Node" } th scope="col" { "Status" } th.number scope="col" { "Attempts" } th.number scope="col" { "Time" } th scope="col" { "Agent" } th.wide scope="col" { "Message" } } }
-                    tbody { @for row in rows.iter().take(MAX_CHILDREN) { (node_row(id, row, choice)) } }
+                    tbody { @for row in rows.iter().skip(skipped).take(MAX_CHILDREN) { (node_row(id, row, choice)) } }
                 }
             }
-            @if rows.len() > MAX_CHILDREN { p.quiet { "and " (rows.len() - MAX_CHILDREN) " more" } }
+            @if rows.len() > MAX_CHILDREN {
+                nav.pages aria-label="Children" {
+                    span.quiet { (skipped + 1) "–" (last) " of " (rows.len()) }
+                    @if skipped > 0 { a data-stay href=(page(skipped.saturating_sub(MAX_CHILDREN))) { "Previous" } }
+                    @if last < rows.len() { a data-stay href=(page(last)) { "Next" } }
+                }
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::page_frame::{
-    ConsolePage, ConsoleSection, EXECUTIONS_CHANGE, LiveSource, live_part, page_or_problem, token_field,
+    ConsolePage, ConsoleSection, EXECUTIONS_CHANGE, LiveSource, live_part, page_or_problem,
 };
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration};
@@ -48,13 +48,6 @@ async fn pulse_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> 
         div.head {
             h1 { "Pulse " span.quiet { (shown_text::line(&pulse.namespace, 60)) } }
             (command_line(&CommandText::new("sinew top")))
-            @if let Some(name) = &request.signed_in {
-                form.sign-out method="post" action=(PageAddress::of(&["sign-out"])) {
-                    (token_field(request))
-                    span.quiet { "Signed in as " (shown_text::line(name, 60)) } " "
-                    button type="submit" { "Sign out" }
-                }
-            }
         }
         (live_part("figures", &figures(&pulse, approvals.len())))
         (live_part("activity", &activity_part(&activity)))

@@ -141,8 +141,9 @@ pub(super) fn sign_in_page(
                 input type="hidden" name="next" value=(next);
                 // Password managers need a user name.
                 input type="text" name="owner" value="key" autocomplete="username" hidden;
-                label { span { "Key " span.quiet { "(sinew gateway key create NAME)" } }
+                label { span { "Gateway key" }
                     input type="password" name="key" required autocomplete="current-password" spellcheck="false"; }
+                p.hint { "An administrator creates a key with " code { "sinew gateway key create NAME" } "." }
                 div.actions { button.primary[provider.is_none()] type="submit" { "Sign in" } }
             }
         }

@@ -17,7 +17,9 @@ use super::read_execution;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::page_frame::{ConsolePage, ConsoleSection, may_steer, page_or_problem, problem_box, token_field};
+use crate::page_frame::{
+    ConsolePage, ConsoleSection, page_or_problem, problem_box, read_only_reason, token_field,
+};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::schema_form::{read_input, schema_fields, schema_of, written_input};
 use crate::shown_text::{self, command_line};
@@ -151,8 +153,8 @@ fn start_page(
             h1 { "Start " (shown_text::line(&workflow.name, 80)) }
             @if !workflow.description.is_empty() { p { (shown_text::line(&workflow.description, 600)) } }
             @if let Some(error) = error { (problem_box(error)) }
-            @if may_steer(request) { (start_form(workflow, request, written)) }
-            @else { p.notice { "This console is read-only." } }
+            @if let Some(reason) = read_only_reason(request) { p.notice { (reason) } }
+            @else { (start_form(workflow, request, written)) }
             (command_line(&start_command(workflow, written)))
         }
     };

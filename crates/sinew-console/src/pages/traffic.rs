@@ -61,7 +61,7 @@ async fn traffic_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError
             noscript { p.notice { "Live events require JavaScript. Without it, see the events of each execution." } }
             div.scroll.tail tabindex="0" role="region" aria-labelledby="messages" {
                 table.rows {
-                    thead { tr { th scope="col" { "At (UTC)" } th scope="col" { "Workflow" } th scope="col" { "Execution" } th scope="col" { "Type" } th.number scope="col" { "Bytes" } th.wide scope="col" { "Body" } } }
+                    thead { tr { th scope="col" { "Time" } th scope="col" { "Workflow" } th scope="col" { "Execution" } th scope="col" { "Type" } th.number scope="col" { "Bytes" } th.wide scope="col" { "Body" } } }
                     tbody #traffic data-stream=(stream.address()) data-execution=(PageAddress::of(&["executions"])) {}
                 }
             }

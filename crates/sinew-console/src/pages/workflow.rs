@@ -17,9 +17,8 @@ use super::workflow_control::{pause_part, rollback_part};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::page_frame::{
-    ConsolePage, ConsoleSection, DrawingUse, drawing, large_drawing, may_steer, page_or_problem, problem_box,
-};
+use crate::drawing_view::{DrawingUse, drawing, large_drawing};
+use crate::page_frame::{ConsolePage, ConsoleSection, may_steer, page_or_problem, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, command_line, time_mark};
 use crate::text_diff::text_diff;
@@ -87,7 +86,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
         @if !workflow.description.is_empty() { p { (shown_text::line(&workflow.description, 600)) } }
         @for warning in workflow.warnings.iter().take(MAX_WARNINGS) { p.notice { (shown_text::line(warning, 200)) } }
         (partners(&workflow))
-        @if is_large { (large_drawing(&drawing_path, workflow.all_nodes(), DrawingUse::Shown)) } @else {
+        @if is_large { (large_drawing(&drawing_path, workflow.all_nodes(), DrawingUse::Shown, None)) } @else {
             @match picture {
                 Ok(svg) => (drawing(svg, DrawingUse::Shown)),
                 Err(error) => (problem_box(&error)),

@@ -1,6 +1,6 @@
 //! Tests of drawings: golden files, hostile labels, pictures.
 
-mod common;
+pub(crate) mod common;
 mod golden;
 mod hostile;
 mod picture;

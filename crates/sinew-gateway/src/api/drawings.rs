@@ -14,6 +14,7 @@ use sinew_inspection::waiting::waits;
 use sinew_operations::deployment::load_deployed;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_plan::{NodeOperation, Plan};
+use sinew_protocol::code;
 use sinew_runtime::local;
 
 use super::api_call::{ApiCall, answer};
@@ -61,9 +62,12 @@ pub(crate) struct DrawingQuery {
     /// that call a workflow show the workflow. `billing/check` is the node `check` of the workflow
     /// that `billing` calls.
     open: Option<String>,
+    /// Draw only this node and what leads to it: its predecessors and theirs. For a child of a map, loop
+    /// or fork that is not drawn: its node.
+    to: Option<String>,
     /// Part of a placed drawing: `nodes` (default), `edges`, `states`, `window` (nodes and edges
-    /// between `left`, `top`, `right` and `bottom`, with their texts) or `place` (position of
-    /// `node`).
+    /// between `left`, `top`, `right` and `bottom`, with their texts), `place` (position of `node`)
+    /// or `find` (nodes whose id or text contains `text`).
     part: Option<PlacedPart>,
     /// Index of the first node or edge to return, starting at 0.
     from: Option<usize>,
@@ -77,6 +81,8 @@ pub(crate) struct DrawingQuery {
     bottom: Option<f64>,
     /// Node whose position is requested.
     node: Option<String>,
+    /// Text of the nodes to find.
+    text: Option<String>,
 }
 
 /// Format of a drawing.
@@ -124,6 +130,7 @@ impl DrawingQuery {
                 side(self.bottom, 1_000.0),
             ],
             node: self.node.as_deref(),
+            text: self.text.as_deref().unwrap_or_default(),
         }
     }
 
@@ -149,6 +156,17 @@ impl DrawingQuery {
         }
     }
 
+    /// Replaces children that are not drawn, such as those of a collapsed map, by their nodes.
+    fn with_drawn_nodes(mut self, drawing: &Drawing, record: &Record) -> Self {
+        for name in [&mut self.to, &mut self.node].into_iter().flatten() {
+            let is_drawn = drawing.nodes.iter().any(|node| node.id == *name);
+            if let Some(act) = find_activation(record, name).filter(|_| !is_drawn) {
+                name.clone_from(&record.execution.ctx().node_of(act).id);
+            }
+        }
+        self
+    }
+
     fn has_caption(&self) -> bool {
         !self.bare
     }
@@ -160,6 +178,7 @@ async fn draw_execution(call: ApiCall) -> Result<Response, HttpProblem> {
     let presence = found.presence().await?;
     let opener = DrawingOpener { call: &call, direction: query.direction() };
     let mut drawing = opener.execution(&found.record, &presence, query.opened(), 0).await;
+    let query = query.with_drawn_nodes(&drawing, &found.record);
     drawing.caption = query.has_caption().then(|| drawing::caption(&found.record));
     let digest = found.record.execution.program().graph.digest().to_string();
     let key = query.layout_key(&digest, drawing.nodes.len());
@@ -173,7 +192,8 @@ pub(super) async fn respond_kept(
     query: &DrawingQuery,
     digest: &str,
 ) -> Option<Result<Response, HttpProblem>> {
-    let is_plain = query.opened().is_empty() && matches!(query.format, Some(DrawingForm::Placed));
+    let is_plain =
+        query.opened().is_empty() && query.to.is_none() && matches!(query.format, Some(DrawingForm::Placed));
     let key = is_plain.then(|| query.layout_key(digest, 0))?;
     placed_drawing::respond_kept(&call.state.layouts, query.wanted_part(), &key).await
 }
@@ -198,6 +218,10 @@ pub(super) async fn respond_drawing(
     drawing: Drawing,
     key: String,
 ) -> Result<Response, HttpProblem> {
+    let (drawing, key) = match query.to.as_deref().filter(|to| !to.is_empty()) {
+        Some(to) => (drawing.paths_to(to).ok_or_else(|| not_drawn(to))?, format!("{key} to {to}")),
+        None => (drawing, key),
+    };
     let theme = match query.theme {
         Some(DrawingGround::Dark) => DrawingTheme::Dark,
         _ => DrawingTheme::Light,
@@ -222,6 +246,11 @@ pub(super) async fn respond_drawing(
             Ok((headers, text("image/svg+xml", svg)).into_response())
         }
     }
+}
+
+fn not_drawn(node: &str) -> Failure {
+    let text = format!("the drawing has no node {:?}", crate::operations::short(node, 100));
+    Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), text)
 }
 
 /// Draws plans and executions with their expanded parts. Unreadable parts remain collapsed.

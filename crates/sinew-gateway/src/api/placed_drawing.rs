@@ -31,6 +31,7 @@ pub(crate) enum PlacedPart {
     States,
     Window,
     Place,
+    Find,
 }
 
 /// A requested part of a drawing.
@@ -43,6 +44,8 @@ pub(super) struct WantedPart<'q> {
     pub(super) window: [f64; 4],
     /// Node whose position is requested.
     pub(super) node: Option<&'q str>,
+    /// Text of the nodes to find.
+    pub(super) text: &'q str,
 }
 
 /// Returns a part of a drawing.
@@ -88,6 +91,7 @@ fn part_of(
         }
         PlacedPart::Window => window(placed, states, wanted.window),
         PlacedPart::Place => place(placed, wanted.node.unwrap_or_default()),
+        PlacedPart::Find => find(placed, wanted.text),
     })
 }
 
@@ -96,6 +100,18 @@ fn part_of(
 fn place(placed: &PlacedDrawing, node: &str) -> Value {
     let found = placed.nodes.iter().enumerate().find(|(_, one)| one.id == node);
     json!({ "at": found.map(|(at, _)| at), "frame": found.map(|(_, one)| one.frame.map(f64::round)) })
+}
+
+/// Returns the nodes whose id or text contains a text, regardless of case, and their number.
+fn find(placed: &PlacedDrawing, text: &str) -> Value {
+    let wanted = text.trim().to_lowercase();
+    let contains = |text: &String| text.to_lowercase().contains(&wanted);
+    let found =
+        placed.nodes.iter().enumerate().filter(|(_, node)| {
+            !wanted.is_empty() && (contains(&node.id) || node.lines.iter().any(contains))
+        });
+    let found: Vec<usize> = found.map(|(at, _)| at).collect();
+    json!({ "total": found.len(), "at": found.iter().take(MAX_IN_WINDOW).collect::<Vec<_>>() })
 }
 
 /// Encodes states of nodes as letters; a dash without an execution.

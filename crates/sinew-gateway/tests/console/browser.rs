@@ -197,6 +197,11 @@ impl Browser {
         self.script("return performance.memory.usedJSHeapSize").await.as_f64().unwrap()
     }
 
+    /// Moves the pointer to a point of the window.
+    pub(crate) async fn point_at(&self, (x, y): (f64, f64)) {
+        self.devtools("Input.dispatchMouseEvent", json!({"type": "mouseMoved", "x": x, "y": y})).await;
+    }
+
     /// A picture of the page, as far as the window shows it.
     pub(crate) async fn save_picture(&self, name: &str) -> PathBuf {
         let answer = self.http.get(format!("{}/screenshot", self.session)).send().await.unwrap();

@@ -22,7 +22,7 @@ async fn chats_survive_reloads_and_gateways() {
     browser.write("textarea[name=text]", "{\"value\": \"good morning\"}").await;
     browser.press(&[ENTER]).await;
     browser.wait_until("location.search.startsWith('?chat=')").await;
-    browser.wait_until("document.querySelector('.theirs .text')?.textContent === 'good morning'").await;
+    browser.wait_until("document.querySelector('.theirs .markdown')?.textContent === 'good morning'").await;
     // A second message, by the form of the input, with text that must stay text.
     browser
         .script(&format!(
@@ -33,8 +33,7 @@ async fn chats_survive_reloads_and_gateways() {
     browser.click("#write button[type=submit]").await;
     browser.wait_until("document.querySelectorAll('.theirs .is-succeeded').length === 2").await;
     assert_eq!(browser.script("return document.querySelectorAll('main img, main script').length").await, 0);
-    let said =
-        "return [...document.querySelectorAll('.bubble .text')].map((one) => one.textContent).join('|')";
+    let said = "return [...document.querySelectorAll('.bubble :is(.text, .markdown)')].map((one) => one.textContent).join('|')";
     let before = browser.script(said).await;
     let address: SocketAddr = base.trim_start_matches("http://").parse().unwrap();
     world.mesh.take_gateway().drain().await;
@@ -97,8 +96,14 @@ async fn words_of_a_model_appear_as_they_come_and_files_go_both_ways() {
     browser.save_picture("chat-streaming").await;
     model.let_go(100);
     browser.wait_until("document.querySelector('.theirs .is-succeeded')").await;
-    browser.wait_until("document.querySelector('.theirs .text')?.textContent.endsWith('it is six.')").await;
+    browser
+        .wait_until("document.querySelector('.theirs .markdown')?.textContent.trim().endsWith('it is six.')")
+        .await;
     browser.wait_until("!document.querySelector('.coming')").await;
+    // Calls of tools are folded.
+    browser
+        .wait_until("document.querySelector('.theirs .log summary')?.textContent.includes('about tools: ')")
+        .await;
     // Tokens, price, prompt and calls of tools stand beside the node: 150 tokens in at 1 dollar a thousand, 15 out at 2.
     let path = browser
         .script("return document.querySelector('.theirs a[href*=\"/executions/\"]').getAttribute('href')")
@@ -115,7 +120,7 @@ async fn words_of_a_model_appear_as_they_come_and_files_go_both_ways() {
             .await;
     }
     browser
-        .wait_until("document.querySelector('.inspector details .log')?.textContent.includes('total')")
+        .wait_until("[...document.querySelectorAll('.inspector details .log')].some((log) => log.textContent.includes('total'))")
         .await;
     browser.open(&format!("{base}{}/agents", path.as_str().unwrap())).await;
     browser.wait_until("document.querySelector('[data-part=agents]').textContent.includes('$0.1800')").await;

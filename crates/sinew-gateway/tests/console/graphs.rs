@@ -37,7 +37,7 @@ fn large_file() -> String {
 }
 
 /// A chain too long to be read at once, one of whose nodes fails.
-fn long_chain(nodes: usize, failing: usize) -> String {
+pub(super) fn long_chain(nodes: usize, failing: usize) -> String {
     let mut file = String::from("workflow:\n  description: Long\n  input_schema: {type: object}\n  nodes:\n");
     for n in 0..nodes {
         let before = if n == 0 { String::new() } else { format!(", depends_on: [n{}]", n - 1) };

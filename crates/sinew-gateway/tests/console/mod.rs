@@ -5,6 +5,7 @@ mod chats;
 mod desks;
 mod figures;
 mod flows;
+mod glances;
 mod graphs;
 mod looks;
 mod mesh_figures;

@@ -446,6 +446,11 @@ async fn a_read_only_console_changes_nothing() {
         assert_eq!(status, StatusCode::OK, "{path}");
         assert!(!text.contains("method=\"post\""), "{path} has a form that steers");
     }
+    // Actions are named, with the reason why they cannot be used.
+    let (_, _, text) = world.page("/console/executions/bad").await;
+    for wanted in ["disabled", ">Retry…</button>", "This console is read-only."] {
+        assert!(text.contains(wanted), "no {wanted}");
+    }
     let token = "0123456789abcdef0123456789abcdef";
     let cookie = format!("sinew-console={token}");
     let own = world.mesh.base.clone();

@@ -236,7 +236,11 @@ async fn tokens_of_a_sign_in_must_open_the_gateway() {
     world.give_tokens(tokens(&nonce));
     let session = world.come_back(&path, &cookie).await.unwrap();
     let start = world.get("/console/workflows/single/start", &session).await.text().await.unwrap();
-    assert!(!start.contains("<form"), "an operator looks");
+    let (header, main) = start.split_once("<main").unwrap();
+    assert!(!main.contains("<form"), "an operator looks");
+    for wanted in ["Your role is operator, which is read-only.", "Sign out", "class=\"user\""] {
+        assert!(header.contains(wanted), "no {wanted} in {header}");
+    }
 
     // An access token that opens by itself does not make up for an ID token of another visit.
     let both = |nonce: &str| {

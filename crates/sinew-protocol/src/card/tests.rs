@@ -49,3 +49,22 @@ fn cards_of_other_makes_are_read() {
     assert_eq!(output_schema(&card).map(|schema| &schema["type"]), Some(&json!("object")));
     assert!(matches!(visualisation(&card), Some(Visualisation::Config(_))));
 }
+
+#[test]
+fn text_is_an_input_where_it_fills_all_that_is_required() {
+    let check = |schema: Option<Value>, expected: bool| {
+        let agent =
+            Announcement { name: "a".to_owned(), input_schema: schema.clone(), ..Announcement::default() };
+        assert_eq!(takes_text(&agent.card("prod")), expected, "{schema:?}");
+    };
+    let two = json!({"text": {"type": "string"}, "n": {"type": "integer"}});
+    check(None, true);
+    check(Some(json!({"type": "string"})), true);
+    check(Some(json!({"type": "object"})), true);
+    check(Some(json!({"type": "object", "required": ["amount"]})), false);
+    check(Some(json!({"properties": {"text": {"type": "string"}}})), true);
+    check(Some(json!({"properties": {"n": {"type": "integer"}}})), false);
+    check(Some(json!({"properties": two, "required": ["text"]})), true);
+    check(Some(json!({"properties": two, "required": ["n"]})), false);
+    check(Some(json!({"properties": two, "required": ["n", "text"]})), false);
+}

@@ -214,6 +214,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("metrics-exporter-prometheus", "sinew-telemetry"),
     ("async-nats", "sinew-mesh"),
     ("maud", "sinew-console"),
+    ("pulldown-cmark", "sinew-console"),
     ("jsonwebtoken", "sinew-gateway"),
 ];
 
