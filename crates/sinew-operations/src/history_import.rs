@@ -80,6 +80,7 @@ fn stored(record: &Record) -> ExecutionRecord {
             start_digest: None,
             calling: None,
             idempotency_key: None,
+            conversation: None,
         },
         rounds: rounds.map(|round| sinew_engine::encode_round(round).into()).collect(),
         commands: record.commands.clone(),

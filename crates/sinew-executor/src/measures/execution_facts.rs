@@ -347,6 +347,7 @@ mod tests {
             start_digest: None,
             calling: None,
             idempotency_key: None,
+            conversation: None,
         }
     }
 

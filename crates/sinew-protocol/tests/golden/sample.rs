@@ -86,6 +86,7 @@ fn meta() -> ExecutionMeta {
         start_digest: None,
         calling: None,
         idempotency_key: None,
+        conversation: None,
     }
 }
 
