@@ -54,19 +54,19 @@ const PLUGIN_DEPTH: u32 = 4;
 
 /// Reads agents from files and folders. Without paths, reads them from the workflow's folder, from
 /// `agent-cards/` in its folder and the current one, and from the node plugins below `nodes/` in
-/// its folder.
+/// its folder; the first of these with an agent of a name takes precedence.
 pub fn load(paths: &[PathBuf], workflow: &Path) -> Result<AgentSet, Failure> {
     if let Some(missing) = paths.iter().find(|path| !path.exists()) {
         let text = format!("file or folder {} not found", missing.display());
         return Err(Failure::new(FailureKind::NotFound, code::FILE_CANNOT_BE_READ.as_str(), text));
     }
-    let mut places: Vec<PathBuf> = paths.to_vec();
-    if places.is_empty() {
+    if paths.is_empty() {
+        let mut places: Vec<PathBuf> = Vec::new();
         let beside = match workflow.parent() {
             Some(parent) if parent != Path::new("") => parent.to_owned(),
             _ => PathBuf::from("."),
         };
-        let usual = [beside.join("agent-cards"), beside.clone(), PathBuf::from("agent-cards")];
+        let usual = [beside.clone(), beside.join("agent-cards"), PathBuf::from("agent-cards")];
         let mut plugins = Vec::new();
         plugin_folders(&beside.join("nodes"), 0, &mut plugins);
         let mut seen = Vec::new();
@@ -77,8 +77,9 @@ pub fn load(paths: &[PathBuf], workflow: &Path) -> Result<AgentSet, Failure> {
                 places.push(place);
             }
         }
+        return AgentSet::load_nearest(&places).map_err(Failure::diagnostics);
     }
-    AgentSet::load_paths(&places).map_err(Failure::diagnostics)
+    AgentSet::load_paths(paths).map_err(Failure::diagnostics)
 }
 
 /// Selects one model in all agents that have it; other agents keep theirs. Fails if no agent has
