@@ -494,8 +494,9 @@ impl Peers {
             self.store(context, agent, &name, "application/json", json.into()).await?
         };
         let mut message = Message::user(id, vec![node.to_part(self.vocabulary().await), part]);
-        if !context.about.session.is_empty() {
-            message = message.with_context_id(&*context.about.session);
+        let session = context.about.call_context();
+        if !session.is_empty() {
+            message = message.with_context_id(session.into_owned());
         }
         Ok(SendMessageRequest { tenant: None, message, configuration: None, metadata: None })
     }

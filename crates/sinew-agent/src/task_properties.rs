@@ -1,10 +1,12 @@
 //! Properties of a task, from its request.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use sinew_mesh::steps::StepLogId;
+use sinew_protocol::artifact::sha256;
 use sinew_protocol::behalf::CallingTask;
 use sinew_protocol::{ActivationKey, ExecutionId, ResultToken, TaskId, Token, Vocabulary};
 
@@ -133,6 +135,17 @@ impl TaskProperties {
     /// Returns the A2A context: that of the execution's caller, if it named one.
     pub(crate) fn context_id(&self) -> &str {
         self.caller_context.as_ref().map_or(&self.session, |context| &context.id)
+    }
+
+    /// Returns the A2A context of calls by this task. Outside an execution, it is derived from caller
+    /// and context: the called agent only sees this agent as its caller, and would otherwise mix the
+    /// sessions of two callers with equal contexts.
+    pub(crate) fn call_context(&self) -> Cow<'_, str> {
+        if self.caller.is_empty() || self.session.is_empty() {
+            return Cow::Borrowed(&self.session);
+        }
+        let owner = format!("{}:{}:{}", self.caller.len(), self.caller, self.session);
+        Cow::Owned(sha256(owner.as_bytes())[..32].to_owned())
     }
 
     /// Returns the log of the activation's steps; `None` if the activation has no valid key.

@@ -198,7 +198,7 @@ impl Peers {
         let caller = Caller {
             agent: context.about.agent.clone(),
             user: String::new(),
-            session: context.about.session.clone(),
+            session: context.about.call_context().into_owned(),
             task: context.about.task.as_str().to_owned(),
             function_call: id.to_owned(),
             message: id.to_owned(),

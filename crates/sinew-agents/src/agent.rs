@@ -276,6 +276,17 @@ impl Agent {
         matches!(self.runner, AgentRunner::Model(_))
     }
 
+    /// Returns the tools that a node requests and a model agent lacks: MCP servers that its file does
+    /// not have, and the search. Empty for other agents.
+    ///
+    /// `request` is the context of the node's task, as a dialect creates it.
+    pub fn lacking_tools(&self, request: &Value) -> Vec<crate::LackingTool> {
+        match &self.runner {
+            AgentRunner::Model(model) => model.lacking_tools(request),
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns the models of a model agent: those of `use` in order, then those that only workflows
     /// can select. Empty for other agents.
     pub fn models(&self) -> Vec<ModelDescription> {

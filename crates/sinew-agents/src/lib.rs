@@ -66,8 +66,8 @@ pub use peers::{PeerAnswer, PeerCall, PeerDescription, Peers};
 pub use people::{People, PersonPrompt, PersonReply};
 pub use reach::AgentReach;
 pub use run::{
-    AgentCase, AgentTools, CaseOutcome, ModelDescription, ModelPong, PinnedTool, ToolPin, ToolStubs, fetch,
-    remove_stale_task_folders,
+    AgentCase, AgentTools, CaseOutcome, LackingTool, ModelDescription, ModelPong, PinnedTool, ToolPin,
+    ToolStubs, fetch, remove_stale_task_folders,
 };
 pub use sessions::{MemorySession, Sessions};
 pub use set::AgentSet;

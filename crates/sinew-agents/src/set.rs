@@ -26,6 +26,18 @@ impl AgentSet {
         Self::load_paths_with(paths, &process_environment())
     }
 
+    /// Loads the agents of folders, nearest first: an agent replaces those of the same name in later
+    /// folders.
+    pub fn load_nearest(folders: &[PathBuf]) -> Result<Self, Diagnostics> {
+        let mut set = Self::default();
+        for folder in folders {
+            for (name, agent) in Self::load_paths(std::slice::from_ref(folder))?.agents {
+                set.agents.entry(name).or_insert(agent);
+            }
+        }
+        Ok(set)
+    }
+
     /// As [`AgentSet::load_paths`]; `environment` resolves `${env:NAME}` at each call.
     pub fn load_paths_with(paths: &[PathBuf], environment: &Arc<Environment>) -> Result<Self, Diagnostics> {
         let mut set = Self::default();

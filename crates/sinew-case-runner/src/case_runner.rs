@@ -111,7 +111,11 @@ enum CaseOrigin<'a> {
 
 impl CaseOrigin<'_> {
     fn load(self, path: &Path, options: &workflow_file::Options) -> Result<Loaded, Failure> {
-        let Self::Posted(posted) = self else { return workflow_file::workflow(path, options) };
+        let Self::Posted(posted) = self else {
+            let loaded = workflow_file::workflow(path, options)?;
+            file_agents::refuse_lacking_tools(&loaded, &file_agents::load(&[], path).unwrap_or_default())?;
+            return Ok(loaded);
+        };
         if path != Path::new(posted.file_name) {
             return Err(posted.not_sent(&path.display().to_string()));
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sinew_engine::{TaskReply, TaskRequest, Time};
+use sinew_engine::{RequestTarget, TaskReply, TaskRequest, Time};
 use sinew_execution::Call;
 use sinew_operations::quantity::parse_duration;
 use sinew_protocol::code;
@@ -17,6 +17,7 @@ use sinew_source::{Node, Span};
 #[derive(Clone, Default)]
 pub(crate) struct Stubs {
     agents: BTreeMap<String, Vec<TimedAnswer>>,
+    workflows: BTreeMap<String, Vec<TimedAnswer>>,
     nodes: BTreeMap<String, Vec<TimedAnswer>>,
     routes: BTreeMap<String, Vec<TimedAnswer>>,
 }
@@ -47,7 +48,9 @@ impl Stubs {
     /// Parses the stubs of a case. Returns their defects.
     pub(crate) fn read(&mut self, case: &Node) -> Vec<(Span, String)> {
         let mut wrong = Vec::new();
-        for (key, into) in [("agents", &mut self.agents), ("nodes", &mut self.nodes)] {
+        let lists =
+            [("agents", &mut self.agents), ("workflows", &mut self.workflows), ("nodes", &mut self.nodes)];
+        for (key, into) in lists {
             for member in case.get(key).and_then(Node::as_object).unwrap_or_default() {
                 let list = member.value.as_array().unwrap_or(std::slice::from_ref(&member.value));
                 let mut answers = Vec::new();
@@ -80,6 +83,7 @@ impl Stubs {
     fn find(&self, label: &str, call: &Call) -> Option<(String, &[TimedAnswer])> {
         let (node, tag) = (call.node.as_str(), call.ask.tag.as_str());
         let (route, work) = (tag == TaskRequest::ROUTE, tag == TaskRequest::WORK);
+        let is_workflow = matches!(call.ask.target, RequestTarget::Workflow(_));
         let places = [
             (route, "route", &self.routes, label.to_owned()),
             (route, "route", &self.routes, node.to_owned()),
@@ -87,7 +91,8 @@ impl Stubs {
             (true, "node", &self.nodes, format!("{node}#{tag}")),
             (work, "node", &self.nodes, label.to_owned()),
             (work, "node", &self.nodes, node.to_owned()),
-            (true, "agent", &self.agents, call.ask.target.name().to_owned()),
+            (is_workflow, "workflow", &self.workflows, call.ask.target.name().to_owned()),
+            (!is_workflow, "agent", &self.agents, call.ask.target.name().to_owned()),
         ];
         places
             .into_iter()
@@ -211,6 +216,10 @@ impl StubPlayer {
 }
 
 impl Stub for StubPlayer {
+    fn answers_workflow(&self, name: &str) -> bool {
+        self.stubs.workflows.contains_key(name)
+    }
+
     fn call(&mut self, _now: Time, call: &Call) -> Stubbed {
         let label = call.label.clone();
         let agent = call.ask.target.name().to_owned();

@@ -14,7 +14,8 @@ use crate::expectation::{Mismatch, unknown_name};
 use crate::observation::CaseObservation;
 
 /// Members of a case with stubs, and the kind of each.
-const KINDS: [(&str, &str); 3] = [("agents", "agent"), ("nodes", "node"), ("routes", "route")];
+const KINDS: [(&str, &str); 4] =
+    [("agents", "agent"), ("workflows", "workflow"), ("nodes", "node"), ("routes", "route")];
 
 /// Returns the stubs of a case: kind and name, and the member.
 fn stubs(case: &Case) -> impl Iterator<Item = (&'static str, &Member)> {

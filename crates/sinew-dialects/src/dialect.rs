@@ -56,6 +56,12 @@ pub trait Dialect: Sync {
         plan.extra.clone()
     }
 
+    /// Returns the part of the request to the agent of a node that its file determines, such as tools
+    /// and attached nodes. Defaults to the data that the dialect stores for the node.
+    fn node_request(&self, _plan: &Plan, node: &PlanNode) -> Value {
+        node.extra.clone()
+    }
+
     /// Returns whether only yes or no answers the questions of this node.
     fn asks_for_decision(&self, _node: &PlanNode) -> bool {
         false

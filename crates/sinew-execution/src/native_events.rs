@@ -12,13 +12,11 @@ use sinew_protocol::task::{is_answer_piece, is_message, progress_text};
 /// Projection of facts and progress to events of the dialect, in their order.
 #[derive(Clone, Debug, Default)]
 pub struct NativeEvents {
-    reported: HashMap<Attempt, ReportedProgress>,
+    reported: HashMap<ActivationId, ReportedProgress>,
 }
 
-/// An attempt of an activation.
-type Attempt = (ActivationId, u32);
-
-/// Progress of an attempt that has been projected.
+/// Progress of an activation that has been projected. A conversation can continue in a further
+/// attempt, whose reply then contains the events of earlier ones.
 #[derive(Clone, Debug, Default)]
 struct ReportedProgress {
     /// The progress. The reply can contain it as events.
@@ -36,8 +34,8 @@ impl NativeEvents {
         fact: &Fact,
     ) -> Vec<NativeEvent> {
         match fact {
-            Fact::Progressed { act, attempt, value } => {
-                let reported = self.reported.entry((*act, *attempt)).or_default();
+            Fact::Progressed { act, value, .. } => {
+                let reported = self.reported.entry(*act).or_default();
                 if is_stored_message(value) {
                     let is_known = take(&mut reported.texts, |text| value["message"] == **text);
                     return if is_known { Vec::new() } else { adapter.project(ctx, fact) };
@@ -52,7 +50,7 @@ impl NativeEvents {
             }
             Fact::Replied { act, attempt, result: Ok(reply), retried, usage, worked_ms } => {
                 let (act, attempt) = (*act, *attempt);
-                let Some(mut reported) = self.reported.remove(&(act, attempt)) else {
+                let Some(mut reported) = self.reported.remove(&act) else {
                     return adapter.project(ctx, fact);
                 };
                 let mut reply = TaskReply::clone(reply);
@@ -70,7 +68,7 @@ impl NativeEvents {
         &mut self,
         adapter: &dyn Adapter,
         ctx: &AdapterContext<'_>,
-        (act, attempt): Attempt,
+        (act, attempt): (ActivationId, u32),
         value: Value,
     ) -> Vec<NativeEvent> {
         if ctx.act(act).running != Some(attempt) {

@@ -121,8 +121,7 @@ fn noted(note: &Value) -> Option<String> {
 
 /// Describes that a loop ended because it reached its maximum of iterations.
 fn exhausted(output: &Value) -> Option<String> {
-    (output["stopped_reason"] == "max_iterations").then(|| {
-        let count = output["iterations_completed"].as_u64().unwrap_or_default();
+    node_rows::exhausted_after(output).map(|count| {
         format!("the loop ended after its maximum of {count} iterations, although its condition still held")
     })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use sinew_documents::node::NodeRow;
 use sinew_documents::node_status::NodeStatus;
 use sinew_documents::words::{self, duration};
@@ -10,7 +11,7 @@ use sinew_engine::{
     WaitingFor, waiting_of,
 };
 use sinew_execution::{Execution, events};
-use sinew_plan::{NodeIndex, Plan};
+use sinew_plan::{NodeIndex, NodeOperation, Plan};
 use sinew_source::escape_line;
 
 use crate::node_table::{NodeColumns, NodeLine};
@@ -135,7 +136,12 @@ fn message(ctx: &AdapterContext<'_>, act: ActivationId, context: &ViewContext) -
         });
     }
     if let Some(children) = &one.children {
-        return Some(count_children(ctx, children));
+        let counts = count_children(ctx, children);
+        let most = one.output.as_ref().and_then(|output| exhausted_after(&output.value));
+        return Some(match most.filter(|_| matches!(ctx.node_of(act).op, NodeOperation::Loop { .. })) {
+            Some(most) => format!("{counts}; ended at its maximum of {most} iterations"),
+            None => counts,
+        });
     }
     if one.reused {
         return Some("output provided, not run".into());
@@ -170,6 +176,12 @@ fn message(ctx: &AdapterContext<'_>, act: ActivationId, context: &ViewContext) -
         WaitingFor::Turn if ctx.state.paused.is_some() => Some("the execution is paused".to_owned()),
         _ => retried,
     }
+}
+
+/// Returns the number of iterations in the output of a loop that ended because it reached its maximum.
+pub(crate) fn exhausted_after(output: &Value) -> Option<u64> {
+    let is_exhausted = output["stopped_reason"] == "max_iterations";
+    is_exhausted.then(|| output["iterations_completed"].as_u64().unwrap_or_default())
 }
 
 /// Summarizes the children of a map, loop or fork: `×400, 387 ok, 9 running, 4 failed`.

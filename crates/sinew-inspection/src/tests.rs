@@ -199,6 +199,11 @@ fn loops_at_their_maximum_and_ports_without_an_edge_are_told() {
         let record = ran(name, &file, json!({}), &[("Worker", &answers)], &[], HOUR);
         let found = describe::warnings(&record.execution);
         let [only] = found.as_slice() else { panic!("{name}: {found:?}") };
+        let row = node_rows::rows(&record.execution, HOUR).into_iter().find(|row| row.node == node).unwrap();
+        let is_loop = row.kind == "loop";
+        let told =
+            row.message.is_some_and(|text| text.ends_with("2 ok; ended at its maximum of 2 iterations"));
+        assert_eq!(told, is_loop, "{name}");
         assert_eq!(only.node.as_deref(), Some(node), "{name}");
         assert!(only.message.contains(expected), "{name}: {}", only.message);
     }

@@ -9,20 +9,22 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use sinew_agents::{Agent, AgentSet, Artifacts, LocalPeers, People, PersonPrompt, PersonReply};
-use sinew_dialects::Lowered;
+use sinew_agents::{Agent, AgentSet, Artifacts, LackingTool, LocalPeers, People, PersonPrompt, PersonReply};
+use sinew_dialects::{Dialect, Lowered};
 use sinew_documents::words;
 use sinew_engine::{RequestTarget, TaskReply};
 use sinew_execution::Call;
-use sinew_plan::NodeOperation;
+use sinew_plan::{NodeOperation, PlanNode};
 use sinew_protocol::Fault;
 use sinew_protocol::code;
 use sinew_protocol::person_wait::{PersonWait, shorten_prompt};
 use sinew_protocol::task::is_answer_piece;
 use sinew_runtime::local::{Agents, Progress, now};
+use sinew_source::{Diagnostic, Diagnostics};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Failure, FailureKind};
+use crate::workflow_file::Loaded;
 
 /// No agent with this name is known here.
 const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();
@@ -52,19 +54,19 @@ const PLUGIN_DEPTH: u32 = 4;
 
 /// Reads agents from files and folders. Without paths, reads them from the workflow's folder, from
 /// `agent-cards/` in its folder and the current one, and from the node plugins below `nodes/` in
-/// its folder.
+/// its folder; the first of these with an agent of a name takes precedence.
 pub fn load(paths: &[PathBuf], workflow: &Path) -> Result<AgentSet, Failure> {
     if let Some(missing) = paths.iter().find(|path| !path.exists()) {
         let text = format!("file or folder {} not found", missing.display());
         return Err(Failure::new(FailureKind::NotFound, code::FILE_CANNOT_BE_READ.as_str(), text));
     }
-    let mut places: Vec<PathBuf> = paths.to_vec();
-    if places.is_empty() {
+    if paths.is_empty() {
+        let mut places: Vec<PathBuf> = Vec::new();
         let beside = match workflow.parent() {
             Some(parent) if parent != Path::new("") => parent.to_owned(),
             _ => PathBuf::from("."),
         };
-        let usual = [beside.join("agent-cards"), beside.clone(), PathBuf::from("agent-cards")];
+        let usual = [beside.clone(), beside.join("agent-cards"), PathBuf::from("agent-cards")];
         let mut plugins = Vec::new();
         plugin_folders(&beside.join("nodes"), 0, &mut plugins);
         let mut seen = Vec::new();
@@ -75,8 +77,9 @@ pub fn load(paths: &[PathBuf], workflow: &Path) -> Result<AgentSet, Failure> {
                 places.push(place);
             }
         }
+        return AgentSet::load_nearest(&places).map_err(Failure::diagnostics);
     }
-    AgentSet::load_paths(&places).map_err(Failure::diagnostics)
+    AgentSet::load_paths(paths).map_err(Failure::diagnostics)
 }
 
 /// Selects one model in all agents that have it; other agents keep theirs. Fails if no agent has
@@ -258,6 +261,43 @@ pub fn missing_agents<'p>(lowered: &'p Lowered, set: &AgentSet) -> Vec<(&'p str,
         }
     }
     missing
+}
+
+/// Returns the findings about tools that nodes of a workflow request and that their model agents lack:
+/// errors if tasks of the node would fail, else warnings.
+pub fn lacking_tools(dialect: &dyn Dialect, lowered: &Lowered, set: &AgentSet) -> Vec<Diagnostic> {
+    let plan = &lowered.plan;
+    let asked = plan.nodes.iter().enumerate().filter(|(_, node)| node.op == NodeOperation::Agent);
+    let agents = asked.filter_map(|(at, node)| Some((at, node, set.get(node.agent.as_deref()?)?)));
+    let lacking = agents.flat_map(|(at, node, agent)| {
+        let lacking = agent.lacking_tools(&dialect.node_request(plan, node)).into_iter();
+        lacking.map(move |tool| (at, node, agent, tool))
+    });
+    let finding = |(at, node, agent, tool): (usize, &PlanNode, &Arc<Agent>, LackingTool)| {
+        let (node, name, file) = (&node.id, agent.name(), agent.file().display());
+        let message = format!("node '{node}' requests the tools '{}', which agent '{name}' lacks", tool.name);
+        let code = code::MODEL_TOOL_MISSING_OR_CHANGED.as_str();
+        let of_kind = if tool.is_fatal { Diagnostic::error } else { Diagnostic::warning };
+        let finding = of_kind(code, message)
+            .hint(format!("add an MCP server '{}' to {file}, or remove the tools from the node", tool.name));
+        match lowered.places.get(at).copied().flatten() {
+            Some(place) => finding.at(place),
+            None => finding,
+        }
+    };
+    lacking.map(finding).collect()
+}
+
+/// Fails if a node of a workflow requests tools without which its agent fails.
+pub fn refuse_lacking_tools(loaded: &Loaded, set: &AgentSet) -> Result<(), Failure> {
+    for lowered in &loaded.workflows {
+        let mut findings = Diagnostics::new(lowered.warnings.sources.clone());
+        findings.extend(lacking_tools(loaded.dialect, lowered, set));
+        if findings.has_errors() {
+            return Err(Failure::diagnostics(findings));
+        }
+    }
+    Ok(())
 }
 
 fn unknown(name: &str) -> Fault {

@@ -84,6 +84,7 @@ fn stored(record: &Record) -> ExecutionRecord {
             start_digest: None,
             calling: None,
             idempotency_key: record.about.idempotency_key.clone(),
+            conversation: None,
         },
         rounds: rounds.map(|round| sinew_engine::encode_round(round).into()).collect(),
         commands: record.commands.clone(),

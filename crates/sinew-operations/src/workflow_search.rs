@@ -157,6 +157,7 @@ fn check(loaded: &Loaded, mut agents: AgentSet, sources: Sources) -> Diagnostics
                 diagnostics.extend([missing_agent(name, at, &agents)]);
             }
         }
+        diagnostics.extend(file_agents::lacking_tools(loaded.dialect, lowered, &agents));
         diagnostics.extend(lowered.warnings.items.iter().cloned());
         if let Err(failure) = workflow_file::program(loaded.dialect, lowered) {
             diagnostics.push(sinew_source::Diagnostic::error(failure.code, failure.message));

@@ -18,7 +18,7 @@ use crate::artifact::{ArtifactUri, sha256, without_key};
 use crate::behalf::OnBehalf;
 use crate::deployment::is_digest;
 use crate::fault::Fault;
-use crate::journal::ParentRef;
+use crate::journal::{Conversation, ParentRef};
 use crate::person_wait::{CallingRef, MAX_PEOPLE, MAX_PROMPT_BYTES, PersonWait, WaitReport};
 use crate::subject::Operation;
 use crate::unique_keys::check_unique_keys;
@@ -126,6 +126,9 @@ pub struct StartCommand {
     /// Task that requested the start; accepted only with a valid `behalf`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calling: Option<CallingRef>,
+    /// Conversation of the execution whose task requested the start; accepted only from executors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<Conversation>,
 }
 
 impl StartCommand {
@@ -148,6 +151,7 @@ impl StartCommand {
             idempotency_key: None,
             behalf: None,
             calling: None,
+            conversation: None,
         }
     }
 

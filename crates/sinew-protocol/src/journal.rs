@@ -165,9 +165,49 @@ pub struct ExecutionMeta {
     /// Idempotency key of the start. `None` without one, and in journals of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// Conversation of the execution whose task started this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<Conversation>,
+}
+
+/// Conversation that the agents of an execution remember. Agents of called workflows belong to the
+/// conversation of the execution that called them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Conversation {
+    /// The A2A context that the caller named.
+    pub context_id: String,
+    /// Caller that started the first execution.
+    pub caller: String,
+    /// User on whose behalf it runs.
+    pub user: String,
 }
 
 impl ExecutionMeta {
+    /// Returns the conversation of the execution: the own one, or that of the calling execution.
+    /// `None` if the first caller named no context. The context of a start by a task is not used:
+    /// its caller is an executor or an agent, for which many people can use the same context.
+    pub fn conversation(&self) -> Option<Conversation> {
+        if self.caller_task().is_some() || self.session.is_empty() {
+            return self.conversation.clone();
+        }
+        Some(Conversation {
+            context_id: self.session.clone(),
+            caller: self.caller.to_string(),
+            user: self.on_behalf_of().to_owned(),
+        })
+    }
+
+    /// Returns the user on whose behalf the execution runs: that of its conversation, else the named
+    /// one, else its caller.
+    pub fn on_behalf_of(&self) -> &str {
+        match &self.conversation {
+            Some(conversation) => &conversation.user,
+            None if self.user.is_empty() => self.caller.as_str(),
+            None => &self.user,
+        }
+    }
+
     /// Returns the task that this execution works for: the one that it answers, or the one that
     /// requested the start.
     pub fn caller_task(&self) -> Option<(&ExecutionId, &TaskId)> {
@@ -414,6 +454,11 @@ impl From<&ExecutionMeta> for pb::ExecutionMeta {
                 task: calling.task.to_string(),
             }),
             idempotency_key: meta.idempotency_key.clone().unwrap_or_default(),
+            conversation: meta.conversation.as_ref().map(|conversation| pb::Conversation {
+                context_id: conversation.context_id.clone(),
+                caller: conversation.caller.clone(),
+                user: conversation.user.clone(),
+            }),
         }
     }
 }
@@ -455,6 +500,11 @@ impl TryFrom<pb::ExecutionMeta> for ExecutionMeta {
             start_digest: Some(wire.start_digest).filter(|digest| !digest.is_empty()),
             calling: calling.transpose()?,
             idempotency_key: Some(wire.idempotency_key).filter(|key| !key.is_empty()),
+            conversation: wire.conversation.map(|conversation| Conversation {
+                context_id: conversation.context_id,
+                caller: conversation.caller,
+                user: conversation.user,
+            }),
         })
     }
 }

@@ -29,6 +29,11 @@ pub trait Outside {
     fn send(&mut self, now: Time, call: Call);
     /// Notifies an agent that a task is cancelled.
     fn cancel(&mut self, key: TaskKey);
+    /// Returns whether calls of this workflow are sent like those of agents, so that none of its
+    /// executions starts. Defaults to false.
+    fn answers_workflow(&self, _name: &str) -> bool {
+        false
+    }
     /// Observes appended facts, which `execution` has folded.
     fn observe(&mut self, run: usize, execution: &Execution, facts: &[Fact]);
 }
@@ -186,6 +191,9 @@ impl ExecutionTree {
                 Action::Send { act, attempt, ask, deadline } => {
                     let key = TaskKey { run, act, attempt };
                     match &ask.target {
+                        RequestTarget::Workflow(name) if out.answers_workflow(name) => {
+                            out.send(now, self.call(key, ask, deadline));
+                        }
                         RequestTarget::Workflow(name) if self.child_of(key).is_none() => {
                             let name = name.clone();
                             self.start_child(now, key, &name, &ask, out);
@@ -203,8 +211,8 @@ impl ExecutionTree {
                             let reason = "its caller gave it up".to_owned();
                             let _ = self.feed(now, child, EngineInput::Cancel { reason }, out);
                         }
-                        (RequestTarget::Workflow(_), None) => {}
-                        (RequestTarget::Agent(_) | RequestTarget::Evaluation, _) => out.cancel(key),
+                        (RequestTarget::Workflow(name), None) if !out.answers_workflow(name) => {}
+                        _ => out.cancel(key),
                     }
                 }
                 Action::Finish(outcome) => self.finish(now, run, &outcome, out),

@@ -43,6 +43,11 @@ pub trait Stub {
     fn call(&mut self, now: Time, call: &Call) -> Stubbed;
     /// Called when a task is cancelled.
     fn cancelled(&mut self, _now: Time, _call: &Call) {}
+    /// Returns whether calls of this workflow are answered here instead of by its execution. Defaults to
+    /// false.
+    fn answers_workflow(&self, _name: &str) -> bool {
+        false
+    }
 }
 
 /// Operation of a person at a set time.
@@ -273,6 +278,10 @@ impl<S: Stub> Outside for World<S> {
         if let Some(call) = self.calls.get(&key) {
             self.stub.cancelled(self.now, call);
         }
+    }
+
+    fn answers_workflow(&self, name: &str) -> bool {
+        self.stub.answers_workflow(name)
     }
 
     fn observe(&mut self, _run: usize, _execution: &Execution, facts: &[Fact]) {

@@ -64,6 +64,11 @@ impl ShardState {
             Some(Ok(())) | None => check_key_time(&start.identity, &start.command, now).and(start.program),
         };
         let command = start.command;
+        // Depth and chain limit recursion, and agents share the memory of a conversation, so they
+        // are accepted only from executors.
+        let is_believed = start.is_parent_proved && command.parent.is_some()
+            || command.behalf.is_some()
+            || seeded_bug!(ChainBelieved);
         let meta = ExecutionMeta {
             execution: command.execution,
             workflow: command.workflow,
@@ -82,9 +87,8 @@ impl ShardState {
             calling: command.calling.filter(|_| command.behalf.is_some()),
             // A generated key identifies nothing that its caller knows.
             idempotency_key: command.idempotency_key.filter(|key| new_key_time(key).is_none()),
+            conversation: command.conversation.filter(|_| is_believed),
         };
-        // Depth and chain limit recursion, so they are accepted only from executors.
-        let is_believed = meta.parent.is_some() || command.behalf.is_some() || seeded_bug!(ChainBelieved);
         let (depth, chain) = if is_believed { (command.depth, command.chain) } else { (0, Vec::new()) };
         let ready = program.and_then(|program| match call_cycle(&program, &chain) {
             None => Ok((program, start.input?, read_mode(&command.mode)?)),

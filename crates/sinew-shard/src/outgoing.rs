@@ -216,6 +216,7 @@ pub fn child_start(
         idempotency_key: None,
         behalf: None,
         calling: None,
+        conversation: meta.conversation(),
     }
 }
 

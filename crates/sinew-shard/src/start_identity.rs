@@ -148,6 +148,7 @@ mod tests {
             start_digest: Some(command.digest()),
             calling: None,
             idempotency_key: None,
+            conversation: None,
         }
     }
 

@@ -17,7 +17,10 @@ pub(crate) fn finding(error: &ScanError, file: u32, text: &str) -> Diagnostic {
         ErrorKind::ExpectedDocumentStart => {
             (code::FILE_NOT_VALID_YAML_OR_JSON.as_str(), "text after the end of the value".to_owned())
         }
-        _ => (code::FILE_NOT_VALID_YAML_OR_JSON.as_str(), error.info()),
+        kind => (
+            code::FILE_NOT_VALID_YAML_OR_JSON.as_str(),
+            plain(kind).map_or_else(|| error.info(), str::to_owned),
+        ),
     };
     if let Some(tab) = tab_near(file, text, span.line as usize).filter(|_| message.contains("tab")) {
         let message = "a tab in the indentation".to_owned();
@@ -28,6 +31,51 @@ pub(crate) fn finding(error: &ScanError, file: u32, text: &str) -> Diagnostic {
         Some(hint) => finding.hint(hint),
         None => finding,
     }
+}
+
+/// Describes a mistake without terms of the YAML grammar; `None` if the parser's message has none.
+fn plain(kind: &ErrorKind) -> Option<&'static str> {
+    use ErrorKind as Kind;
+    Some(match kind {
+        Kind::UnexpectedEofFlowSequence => "the file ends before the list's ']'",
+        Kind::UnexpectedEofFlowMapping | Kind::UnexpectedEofImplicitFlowMapping => {
+            "the file ends before the object's '}'"
+        }
+        Kind::UnexpectedEof | Kind::UnexpectedEofBlockSequence | Kind::UnexpectedEofBlockMapping => {
+            "the file ends too early"
+        }
+        Kind::ExpectedNodeContent => "a value is missing",
+        Kind::ExpectedBlockMappingKey => {
+            "the indentation fits no object: expected 'key: value', aligned with the other keys"
+        }
+        Kind::ExpectedBlockSequenceEntry => {
+            "the indentation fits no list: expected '- item', aligned with the other items"
+        }
+        Kind::ExpectedFlowMappingSeparator => "expected ',' or '}'",
+        Kind::ExpectedFlowSequenceSeparator => "expected ',' or ']'",
+        Kind::SimpleKeyExpected | Kind::InvalidSimpleKey => "a key without ':'",
+        Kind::InvalidIndentation | Kind::InvalidFlowScalarIndent => "the indentation fits no line above",
+        Kind::InvalidQuotedScalarIndent => "a line of the quoted text is not indented",
+        Kind::InvalidBlockScalarIndent => "a line of the text is indented less than its first line",
+        Kind::InvalidBlockScalarHeader => "text after '|' or '>': it starts in the next line",
+        Kind::ZeroBlockScalarIndent => "the indentation after '|' or '>' is 0",
+        Kind::BlockEntryInFlowCollection => "'- ' inside brackets",
+        Kind::BlockSequenceEntryNotAllowed => "a list starts where none can",
+        Kind::InvalidBlockEntryWhitespace => "'-' without a space after it",
+        Kind::InvalidMappingValueWhitespace => "':' without a space after it",
+        Kind::InvalidTrailingSingleQuotedScalar | Kind::InvalidTrailingDoubleQuotedScalar => {
+            "text after the end of a quoted text"
+        }
+        Kind::PlainScalarStartsWithDashFlowIndicator => {
+            "a text without quotes starts with '-' and a bracket or ','"
+        }
+        Kind::UnexpectedEndOfPlainScalar => "a text without quotes ends too early",
+        Kind::MappingKeyNotAllowed => "a key starts where none can",
+        Kind::MappingValueNotAllowed | Kind::InvalidColonPlacement => {
+            "a second ': ' in one line, or a key that is indented wrongly"
+        }
+        _ => return None,
+    })
 }
 
 /// Returns the first tab in the indentation of a line, or of the next one that is not empty: the parser

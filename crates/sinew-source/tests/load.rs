@@ -126,7 +126,19 @@ fn errors_with_their_places() {
         ("{}\n{}", "main.yaml:2:1 SINEW-1002 text after the end of the value\n"),
         ("a: 1\n\n\tb: 2", "main.yaml:3:1 SINEW-1002 a tab in the indentation\n"),
         ("a:\n\t- b", "main.yaml:2:1 SINEW-1002 a tab in the indentation\n"),
-        ("a: b: c", "main.yaml:1:5 SINEW-1002 mapping values are not allowed in this context\n"),
+        (
+            "a: b: c",
+            "main.yaml:1:5 SINEW-1002 a second ': ' in one line, or a key that is indented wrongly\n",
+        ),
+        (
+            "a:\n  b: 1\n c: 2",
+            "main.yaml:3:2 SINEW-1002 the indentation fits no object: expected 'key: value', aligned with the other keys\n",
+        ),
+        (
+            "- a\n- b\nc: 1",
+            "main.yaml:3:1 SINEW-1002 the indentation fits no list: expected '- item', aligned with the other items\n",
+        ),
+        ("a: {b: 1", "main.yaml:1:4 SINEW-1002 unclosed bracket '{'\n"),
         ("a: @x", "main.yaml:1:4 SINEW-1002 unexpected character: `@'\n"),
         ("a: \"x", "main.yaml:1:4 SINEW-1002 unclosed quote\n"),
         ("[1, 2", "main.yaml:1:1 SINEW-1002 unclosed bracket '['\n"),

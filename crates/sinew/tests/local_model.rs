@@ -179,8 +179,13 @@ fn examples_of_all_dialects_end_well_on_a_small_real_model() {
     let models = desk.join("agent-cards/models.yaml");
     std::fs::write(&models, model.asked_by(&std::fs::read_to_string(&models).unwrap())).unwrap();
     let readme = std::fs::read_to_string(desk.join("README.md")).unwrap();
-    for (file, arguments, shown) in [
-        ("ticket.yaml", vec!["-p", "message=Where is A-17?"], "/output/verdict"),
+    for (file, arguments, shown, event) in [
+        (
+            "ticket.yaml",
+            vec!["-p", "message=Where is A-17?"],
+            "/output/verdict",
+            "workflow_node_execution_result",
+        ),
         (
             "desk.yaml",
             vec![
@@ -194,10 +199,11 @@ fn examples_of_all_dialects_end_well_on_a_small_real_model() {
                 "judge=DeskJudge",
             ],
             "/output/results/sort/data/kind",
+            "node:exit",
         ),
-        ("team.json", vec![], "/output/lead"),
-        ("cluster.json", vec!["-i", "\"How many lamps are there?\""], "/output/response"),
-        ("flow.json", vec![], "/output/content"),
+        ("team.json", vec![], "/output/lead", "step_start"),
+        ("cluster.json", vec!["-i", "\"How many lamps are there?\""], "/output/response", "completed"),
+        ("flow.json", vec![], "/output/content", "execution_completed"),
     ] {
         assert!(readme.contains(file), "{file} is not in the page of the example");
         let began = std::time::Instant::now();
@@ -208,6 +214,10 @@ fn examples_of_all_dialects_end_well_on_a_small_real_model() {
         assert_eq!(run["status"], "succeeded", "{file}: {run}");
         assert!(run.pointer(shown).is_some_and(|value| !value.is_null()), "{file}: {run}");
         let id = run["execution"].as_str().unwrap();
+        // The native events of sam are those of the mesh.
+        let native: &[&str] = if file == "ticket.yaml" { &[] } else { &["--native"] };
+        let events = sinew(&desk, &[&["execution", "events", id], native].concat()).to_string();
+        assert!(events.contains(event), "{file}: {event}\n{events}");
         let told = sinew(&desk, &["execution", "describe", id]);
         let used = told["models"].as_array().unwrap();
         // The local model has a price, of nothing; a script has none.

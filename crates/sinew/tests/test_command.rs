@@ -23,6 +23,27 @@ fn folder(names: &[&str]) -> tempfile::TempDir {
     folder
 }
 
+/// A called workflow with a stub does not run, so that its file and the stubs of its agents are not
+/// needed; an unused stub is reported.
+#[test]
+fn called_workflows_can_be_stubbed() {
+    let here = tempfile::tempdir().unwrap();
+    let file = |stub: &str| {
+        format!(
+            "definition:\n  workflow:\n    description: d\n    nodes:\n      \
+             - {{id: pay, type: workflow, workflow_name: payout, input: {{n: 1}}}}\n    \
+             output_mapping: {{paid: \"{{{{pay.output.ok}}}}\"}}\n\
+             cases:\n  - name: pays\n    workflows: {{{stub}: {{output: {{ok: true}}, after: 2s}}}}\n    \
+             expect: {{status: succeeded, output: {{paid: true}}, calls: {{payout: 1}}, elapsed: 2s}}\n"
+        )
+    };
+    for (stub, code) in [("payout", 0), ("payuot", 1)] {
+        std::fs::write(here.path().join("pay.test.yaml"), file(stub)).unwrap();
+        let output = sinew(here.path(), &["test"]);
+        assert_eq!(output.status.code(), Some(code), "{}{}", text(&output.stdout), text(&output.stderr));
+    }
+}
+
 #[test]
 fn an_update_replaces_what_was_wrong_and_nothing_else() {
     let here = folder(&["order.yaml", "failing.test.yaml"]);

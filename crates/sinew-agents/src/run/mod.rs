@@ -25,7 +25,7 @@ pub(crate) use mcp::{AnnouncedTools, McpAgent, ServerKeys, ServerLocation};
 pub(crate) use model::build::build_model;
 pub(crate) use model::compiled_schema;
 pub use model::endpoint_check::{ModelDescription, ModelPong};
-pub use model::mcp_tools::{AgentTools, PinnedTool};
+pub use model::mcp_tools::{AgentTools, LackingTool, PinnedTool};
 pub use model::rehearsal::{AgentCase, CaseOutcome, ToolStubs};
 pub(crate) use model::{AgentProfile, ModelAgent};
 pub(crate) use script::Script;

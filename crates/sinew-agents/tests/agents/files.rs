@@ -187,6 +187,21 @@ run:
 }
 
 #[test]
+fn nearer_folders_take_precedence() {
+    let (near, far) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    for (folder, about) in [(&near, "near"), (&far, "far")] {
+        for name in ["greeter", about] {
+            let text = format!("name: {name}\ndescription: {about}\nrun: {{command: {{argv: [cat]}}}}\n");
+            std::fs::write(folder.path().join(format!("{name}.agent.yaml")), text).unwrap();
+        }
+    }
+    let folders = [near.path().to_owned(), far.path().to_owned()];
+    let set = AgentSet::load_nearest(&folders).unwrap();
+    let found: Vec<_> = set.iter().map(|agent| (agent.name(), agent.description())).collect();
+    assert_eq!(found, [("far", "far"), ("greeter", "near"), ("near", "near")]);
+}
+
+#[test]
 fn sets_hold_each_name_once() {
     let folder = TempDir::new().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();

@@ -310,8 +310,13 @@ async fn a_conversation_goes_on_where_its_log_ends() {
     assert_eq!(reply.output, json!({"text": "Now it works."}));
     assert_eq!((&reply.usage["replayed_turns"], &reply.usage["lost_asks"]), (&json!(1), &json!(1)));
     assert_eq!(asked(&server, 1), asked(&server, 2), "the lost question is asked again, byte for byte");
+    // The reply reports the call of the first process, as if one process had made all calls.
+    let kinds: Vec<&str> = reply.events.iter().filter_map(|event| event["type"].as_str()).collect();
+    assert_eq!(kinds, ["tool:call", "tool:result"], "{:?}", reply.events);
+    assert_eq!(reply.events[0], json!({"type": "tool:call", "tool": "time", "input": {}}));
     // The task comes once more after its end was stored: nothing is asked.
-    assert_eq!(fixture.agent.call(task()).await.unwrap().output, json!({"text": "Now it works."}));
+    let again = fixture.agent.call(task()).await.unwrap();
+    assert_eq!((again.output, again.events), (json!({"text": "Now it works."}), reply.events));
     assert_eq!(server.seen().len(), 3);
 }
 

@@ -40,6 +40,10 @@ impl Dialect for AgentFlow {
         NAME
     }
 
+    fn node_request(&self, _plan: &Plan, node: &PlanNode) -> Value {
+        node.extra["own"].clone()
+    }
+
     fn about(&self) -> &'static str {
         "canvas graphs of start, agent, if and approval nodes (AgentFlow)"
     }

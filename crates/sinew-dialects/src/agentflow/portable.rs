@@ -3,13 +3,14 @@
 //! The text for agents is built with `sam` operators, so that an answer `{"text": …}` counts as its
 //! text there, too. Conditions compare that text in lower case, as in this dialect.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use sinew_plan::{EdgeIndex, NodeIndex};
 
 use super::lower::Extra;
 use super::model::{Agent, BranchCondition, Work};
+use super::project;
 use super::text::{self, PREVIOUS};
 use crate::convert::has_template;
 use crate::{PlanGraph, Portability};
@@ -33,9 +34,7 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<
             agent_node(graph, node, &agent, losses).unwrap_or_else(Portability::Not)
         }
         Work::If { conditions } => choice(graph, node, &conditions).unwrap_or_else(Portability::Not),
-        Work::Approval { .. } => Portability::Not(
-            "a decision by a person is not converted; write it as a node of type 'approval'".into(),
-        ),
+        Work::Approval { prompt } => approval(graph, node, &prompt, losses).unwrap_or_else(Portability::Not),
         Work::Unknown => Portability::Not(format!("its type '{}' is unknown", plan.node(node).kind)),
         Work::Broken { message } => Portability::Not(message),
     }
@@ -122,6 +121,42 @@ fn choice(
     Ok(Portability::Choice { cases, default })
 }
 
+/// Converts an approval. In `sam`, `on_reject` names one node, and all other dependents run after an
+/// approval.
+fn approval(
+    graph: &PlanGraph<'_>,
+    node: NodeIndex,
+    prompt: &str,
+    losses: &mut Vec<String>,
+) -> Result<Portability, String> {
+    let prompt = if prompt.is_empty() { project::WAITING } else { prompt };
+    if has_template(prompt) {
+        return Err("sam would evaluate the templates in its prompt".into());
+    }
+    let data = previous(graph, node)?.value();
+    let (mut approved, mut rejected) = (BTreeSet::new(), BTreeSet::new());
+    for (_, edge) in graph.edges_out_of(node) {
+        match edge.port.as_str() {
+            "approve" => approved.insert(edge.to),
+            "reject" => rejected.insert(edge.to),
+            port => {
+                return Err(format!(
+                    "its port '{port}' has no connection, but sam would run the following nodes"
+                ));
+            }
+        };
+    }
+    let on_reject = match rejected.iter().copied().collect::<Vec<_>>().as_slice() {
+        [target] if approved.contains(target) => return Err("both decisions lead to the same node".into()),
+        [target] => graph.plan().node(*target).id.clone(),
+        [] => return Err("its branch 'reject' has no target, and sam would fail or go on".into()),
+        _ => return Err("its branch 'reject' leads to several nodes, a sam case to one".into()),
+    };
+    losses.push("a decision is {approved, by, comment, data} instead of {decision, note}".into());
+    let members = json!({ "type": "approval", "prompt": prompt, "data": data, "on_reject": on_reject });
+    Ok(Portability::Node(members.as_object().cloned().unwrap_or_default()))
+}
+
 /// Formats a string as a literal in conditions.
 fn python_text(text: &str) -> Result<String, String> {
     if text.contains("{{") {
@@ -169,8 +204,8 @@ impl PreviousValue<'_> {
     }
 }
 
-/// Returns the only node whose output this node receives. Conditions in between pass on their
-/// input.
+/// Returns the only node whose output this node receives. Conditions and approvals in between pass on
+/// their input.
 fn previous<'g>(graph: &PlanGraph<'g>, node: NodeIndex) -> Result<PreviousValue<'g>, String> {
     let plan = graph.plan();
     let several = || "its input depends on which of several branches ran".to_owned();
@@ -190,7 +225,8 @@ fn previous<'g>(graph: &PlanGraph<'g>, node: NodeIndex) -> Result<PreviousValue<
                 }
                 return Ok(PreviousValue::Start(initial));
             }
-            Ok(Work::If { .. }) => at = first,
+            // The text before a decision passes it.
+            Ok(Work::If { .. } | Work::Approval { .. }) => at = first,
             _ if from.id.contains(['.', '{', '}']) => {
                 return Err(format!("templates cannot reference the node '{}'", from.id));
             }

@@ -537,6 +537,56 @@ fn branches_that_lead_to_several_nodes_are_not_called_dead() {
     check(&[("true", "a"), ("condition-7", "b")], &[dead("condition-7")]);
 }
 
+/// An approval of a canvas becomes an approval of `sam`, with the same calls after either decision.
+#[test]
+fn approvals_of_a_canvas_lead_to_the_same_calls() {
+    let flow = dialect("agentflow");
+    let canvas = |reject: &[&str]| {
+        let edge = |port: &str, to: &str| json!({ "source": "ok", "sourceHandle": port, "target": to });
+        let mut connections =
+            vec![json!({ "source": "s", "target": "draft" }), json!({ "source": "draft", "target": "ok" })];
+        connections.push(edge("approve", "pay"));
+        connections.extend(reject.iter().map(|to| edge("reject", to)));
+        let agent = |id: &str| json!({ "id": id, "type": "agent", "data": { "agentName": id } });
+        json!({
+            "nodes": [
+                { "id": "s", "type": "start", "data": { "initialInput": "hello" } },
+                agent("draft"), agent("pay"), agent("refuse"), agent("other"),
+                { "id": "ok", "type": "approval", "data": { "prompt": "Pay?" } },
+            ],
+            "connections": connections,
+        })
+    };
+    let plan = lower(flow, &canvas(&["refuse"])).unwrap().plan;
+    let made = to_sam(&plan, flow).unwrap();
+    let again = converted(&made.document);
+    for (approved, called) in [(true, "pay"), (false, "refuse")] {
+        let asked = [(plan.clone(), flow), (again.clone(), dialect("sam"))].map(|(plan, dialect)| {
+            let mut bench = Bench::new(plan, dialect.adapter());
+            let mut stub = |_: &str, _: &TaskRequest| {
+                let result = Ok(TaskReply::new(json!({ "text": "Drafted." })));
+                Stubbed { after: 1, progress: Vec::new(), result }
+            };
+            bench.start(json!({ "text": "hi" }), &mut stub);
+            let data = if dialect.name() == "sam" {
+                json!({ "approved": approved, "comment": "no" })
+            } else {
+                json!({ "decision": if approved { "approve" } else { "reject" } })
+            };
+            bench.answer(data, &mut stub);
+            assert_eq!(bench.state().outcome.as_ref().expect("it ends").status, TerminalStatus::Success);
+            let asked = bench.asked.iter().map(|(_, ask)| (ask.target.name().to_owned(), ask.input.clone()));
+            asked.collect::<Vec<_>>()
+        });
+        assert_eq!(asked[0], asked[1], "{approved}");
+        assert_eq!(asked[0][1].0, called);
+    }
+    for reject in [&[][..], &["pay"], &["refuse", "other"]] {
+        let plan = lower(flow, &canvas(reject)).unwrap().plan;
+        assert!(to_sam(&plan, flow).is_err(), "{reject:?}");
+    }
+}
+
 /// Every example converts to a file that runs in the same way, or is rejected with a reason.
 #[test]
 fn examples_come_back_or_are_refused() {

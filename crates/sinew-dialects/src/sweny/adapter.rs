@@ -9,7 +9,7 @@ use sinew_engine::{
     Activation, ActivationEnd, ActivationId, ActivationOutput, Adapter, AdapterContext, Fact, NativeEvent,
     NodeDecision, OutgoingToken, RecordedReply, RouteDecision, SeenCondition, TaskRequest, out_edges,
 };
-use sinew_plan::{EdgeIndex, Plan};
+use sinew_plan::{EdgeIndex, Plan, PlanNode};
 use sinew_protocol::Fault;
 
 use super::eval::{self, EvalVerdict, JudgingOutcome};
@@ -150,6 +150,12 @@ fn plan_extra(ctx: &AdapterContext<'_>) -> Result<Arc<PlanExtra>, Fault> {
 
 fn read_plan_extra(plan: &Plan) -> Result<PlanExtra, Fault> {
     PlanExtra::deserialize(&plan.extra).map_err(|error| broken_plan(&error))
+}
+
+/// Returns the context of a node's task, unless the plan is not of this dialect.
+pub(super) fn node_request(plan: &Plan, node: &PlanNode) -> Option<Value> {
+    let extra = NodeExtra::deserialize(&node.extra).ok()?;
+    Some(instruct::surroundings(&read_plan_extra(plan).ok()?, &node.id, &extra))
 }
 
 fn node_extra(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeExtra, Fault> {

@@ -28,7 +28,7 @@ mod tests;
 
 use serde_json::Value;
 use sinew_engine::Adapter;
-use sinew_plan::{NodeIndex, Plan};
+use sinew_plan::{NodeIndex, Plan, PlanNode};
 use sinew_source::{Diagnostics, Document, Node};
 
 use crate::{Dialect, LowerOptions, Lowered, PlanGraph, Portability, display};
@@ -43,6 +43,10 @@ const NAME: &str = "sweny";
 impl Dialect for Sweny {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn node_request(&self, plan: &Plan, node: &PlanNode) -> Value {
+        adapter::node_request(plan, node).unwrap_or_default()
     }
 
     fn about(&self) -> &'static str {

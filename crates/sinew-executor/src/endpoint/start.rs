@@ -11,7 +11,7 @@ use sinew_mesh::history::HistoryFilter;
 use sinew_protocol::a2a::{A2aError, PartContent, SendMessageRequest, part_data};
 use sinew_protocol::behalf::{CallingTask, OnBehalf};
 use sinew_protocol::command::StartCommand;
-use sinew_protocol::journal::Verdict;
+use sinew_protocol::journal::{Conversation, Verdict};
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::person_wait::CallingRef;
 use sinew_protocol::stream::INLINE_LIMIT;
@@ -95,7 +95,7 @@ impl WorkflowEndpoints {
         if wants_result(parts, None) {
             command.labels.insert(STRUCTURED.to_owned(), "yes".to_owned());
         }
-        (command.depth, command.chain) = self.above(params).await?;
+        (command.depth, command.chain, command.conversation) = self.above(params).await?;
         // `above` has verified the proof.
         let calling = CallingTask::find(params.metadata.as_ref()).and_then(Result::ok);
         command.calling =
@@ -157,11 +157,16 @@ impl WorkflowEndpoints {
         store_input(&self.shared.artifacts, command).await.map_err(|error| broker(&error))
     }
 
-    /// Returns depth and names of the calling workflows, from the journal of the execution of the
-    /// calling task.
-    async fn above(&self, params: &SendMessageRequest) -> Result<(u32, Vec<String>), A2aError> {
+    /// Returns depth and names of the calling workflows, and their conversation, from the journal of
+    /// the execution of the calling task.
+    async fn above(
+        &self,
+        params: &SendMessageRequest,
+    ) -> Result<(u32, Vec<String>, Option<Conversation>), A2aError> {
         let unproved = |text: &str| error_of(&Fault::invalid(code::CALL_WITHOUT_PROOF.as_str(), text));
-        let Some(calling) = CallingTask::find(params.metadata.as_ref()) else { return Ok((0, Vec::new())) };
+        let Some(calling) = CallingTask::find(params.metadata.as_ref()) else {
+            return Ok((0, Vec::new(), None));
+        };
         let calling = calling.map_err(|error| unproved(&error.to_string()))?;
         if !calling.holds(&self.shared.key) {
             return Err(unproved("the call claims to be made during a task but does not prove it"));
@@ -171,8 +176,9 @@ impl WorkflowEndpoints {
         };
         let start = above.folded.state().start.clone().unwrap_or_default();
         let mut chain = start.chain.clone();
+        let conversation = above.record.meta.conversation();
         chain.push(above.record.meta.workflow);
-        Ok((start.depth + 1, chain))
+        Ok((start.depth + 1, chain, conversation))
     }
 
     /// Waits until the caller's execution has started (`begun`), or until a blocking call can be

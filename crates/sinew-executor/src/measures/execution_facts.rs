@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sinew_engine::{
-    Activation, ActivationId, AdapterContext, ExecutionState, Fact, TaskReply, TerminalStatus, Time,
+    Activation, ActivationId, AdapterContext, ExecutionState, Fact, TaskReply, TaskRequest, TerminalStatus,
+    Time,
 };
 use sinew_mesh::log_limited;
 use sinew_mesh::trace::TraceParent;
@@ -76,6 +77,9 @@ pub(crate) fn measure(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time,
             task_times(ctx, (*act, *attempt), now, *worked_ms);
             tokens(result.as_ref().map_or(usage, |reply| reported_usage(reply)));
         }
+        Fact::Dispatched { act, tries: 1, ask, .. } if !ask.is_helper() => {
+            log_node_start(ctx, meta, *act, ask)
+        }
         Fact::Late { usage, .. } => tokens(usage),
         Fact::Completed { act, reused: false, .. } => activation(ctx, meta, now, *act, "succeeded", None),
         Fact::Failed { act, fault, .. } => {
@@ -95,6 +99,21 @@ pub(crate) fn measure(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time,
         }
         _ => {}
     }
+}
+
+/// Logs the start of a node's work, as the monitoring of `agentteam` does (node connections,
+/// "Observability"): with the bytes of its input, without the input.
+fn log_node_start(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, act: ActivationId, ask: &TaskRequest) {
+    let node = ctx.node_of(act);
+    let (execution, workflow) = (&meta.execution, &meta.workflow);
+    tracing::debug!(
+        %execution,
+        workflow,
+        node_id = node.id,
+        node_type = node.kind,
+        input_size = ask.input.to_string().len(),
+        "node_execution_start"
+    );
 }
 
 /// Logs a failed task without its fault's message, which may quote the task.
@@ -349,6 +368,7 @@ mod tests {
             start_digest: None,
             calling: None,
             idempotency_key: None,
+            conversation: None,
         }
     }
 

@@ -84,10 +84,12 @@ impl Shared {
         request.suggested_output_filename =
             Cow::Owned(output_name(&call.workflow, &call.label, call.task.as_str()));
         request.deadline = call.deadline;
-        request.user = Some(Cow::Borrowed(user_of(meta)));
+        request.user = Some(Cow::Borrowed(meta.on_behalf_of()));
         request.user_config = (!meta.user_config.is_null()).then_some(Cow::Borrowed(&meta.user_config));
-        request.context_id = context_of(meta).map(Cow::Borrowed);
-        request.caller = context_of(meta).map(|_| Cow::Borrowed(meta.caller.as_str()));
+        if let Some(conversation) = meta.conversation() {
+            request.context_id = Some(Cow::Owned(conversation.context_id));
+            request.caller = Some(Cow::Owned(conversation.caller));
+        }
         request.purpose = Cow::Borrowed(&ask.tag);
         request.node = (call.node != call.label).then_some(Cow::Borrowed(&*call.node));
         request.path.clone_from(&call.path);
@@ -173,14 +175,14 @@ impl Shared {
         });
         let sender = Sender {
             app: meta.workflow.clone(),
-            user: user_of(meta).to_owned(),
+            user: meta.on_behalf_of().to_owned(),
             session: meta.execution.to_string(),
             task: meta.parent.as_ref().map_or_else(|| meta.execution.to_string(), |p| p.task.to_string()),
             vocabulary: self.vocabulary,
         };
         let mut message = request(call, &sender, schemas).message;
-        if let Some(context) = context_of(meta) {
-            message.message = message.message.with_context_id(context);
+        if let Some(conversation) = meta.conversation() {
+            message.message = message.message.with_context_id(conversation.context_id);
         }
         let (input, address) = self.inline_or_stored(call, meta).await?;
         match &address {
@@ -226,8 +228,8 @@ impl Shared {
             "purpose": call.ask.tag,
             "request": call.ask.context,
         });
-        if context_of(meta).is_some() {
-            context["caller"] = meta.caller.as_str().into();
+        if let Some(conversation) = meta.conversation() {
+            context["caller"] = conversation.caller.into();
         }
         if !meta.user_config.is_null() {
             context["user_config"] = meta.user_config.clone();
@@ -350,17 +352,4 @@ fn address(part: &Part) -> Option<&str> {
         PartContent::Url(url) => Some(url),
         _ => None,
     }
-}
-
-/// Returns the A2A context of an execution, for the memory of its agents. `None` if its caller named
-/// none, and if a task started it: the caller is then an executor or an agent, for which many people
-/// can use the same context.
-fn context_of(meta: &ExecutionMeta) -> Option<&str> {
-    let is_of_task = meta.parent.is_some() || meta.calling.is_some();
-    (!is_of_task && !meta.session.is_empty()).then_some(meta.session.as_str())
-}
-
-/// Returns the user on whose behalf an execution runs: the named one, else its caller.
-fn user_of(meta: &ExecutionMeta) -> &str {
-    if meta.user.is_empty() { meta.caller.as_str() } else { &meta.user }
 }

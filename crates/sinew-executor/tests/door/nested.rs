@@ -129,6 +129,54 @@ async fn agents_see_the_user_of_a_request_and_their_settings() {
     service.drain().await;
 }
 
+/// Agents of called workflows belong to the conversation of the first caller, whether a node or an
+/// agent calls; two callers with one context have two conversations.
+#[tokio::test]
+async fn called_workflows_continue_the_conversation_of_the_caller() {
+    let mesh = TestMesh::new().await;
+    mesh.deploy("inner", &with_agent("leaf", "")).await;
+    mesh.deploy("middle", &with_agent("boss", "")).await;
+    mesh.deploy("outer", &with_workflow("middle")).await;
+    let leaf = Agent::dynamic("leaf", None, None, async |input: Value, context: Context| {
+        let log = context.session_log().unwrap();
+        let keep = Duration::from_hours(1);
+        let earlier = log.last(9, keep).await?;
+        let earlier: Vec<Value> = earlier.iter().map(|one| serde_json::from_slice(one).unwrap()).collect();
+        log.append(input["n"].to_string().into(), keep).await?;
+        Ok(json!({"session": context.session(), "user": context.user(), "earlier": earlier}))
+    });
+    let boss = Agent::dynamic("boss", None, None, async |_: Value, context: Context| {
+        let through_workflow = context.call("inner", json!({"n": 1})).await?["result"].clone();
+        let direct = context.call("leaf", json!({"n": 2})).await?;
+        Ok(json!([through_workflow, direct]))
+    });
+    let service = mesh.executor("exec").await;
+    let _leaf = serve(&mesh, leaf).await;
+    let _boss = serve(&mesh, boss).await;
+    let in_chat = |id: &str| {
+        let mut request = message(id, json!([{"data": {"n": 0}}]));
+        request["message"]["contextId"] = json!("chat");
+        request
+    };
+    for name in ["ada", "bob"] {
+        let caller = mesh.connect(name).await;
+        for (id, earlier) in [("m1", json!([])), ("m2", json!([1]))] {
+            let (said, _) = call(&caller, "outer", "SendMessage", in_chat(id)).await;
+            let result = &said["task"]["metadata"]["output"]["result"]["result"][0];
+            assert_eq!(*result, json!({"session": "chat", "user": name, "earlier": earlier}), "{said}");
+        }
+        // The called agent only sees the calling agent, not its caller.
+        for (id, earlier) in [("m3", [json!([]), json!([])]), ("m4", [json!([1]), json!([2])])] {
+            let (said, _) = call(&caller, "boss", "SendMessage", in_chat(id)).await;
+            let result = &said["task"]["artifacts"][0]["parts"][0]["data"];
+            let seen = [&result[0]["earlier"], &result[1]["earlier"]];
+            assert_eq!(seen, earlier.each_ref(), "{name}: {said}");
+            assert_ne!(result[1]["session"], "chat");
+        }
+    }
+    service.drain().await;
+}
+
 /// An agent that calls the workflow that asked it, as deep as it goes.
 #[tokio::test]
 async fn depth_holds_by_the_journal() {

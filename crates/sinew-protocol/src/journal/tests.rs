@@ -47,6 +47,11 @@ fn meta(execution: ExecutionId) -> impl Strategy<Value = ExecutionMeta> {
                 execution: execution.clone(),
                 task: task.clone(),
             }),
+            conversation: parent.as_ref().map(|parent| Conversation {
+                context_id: parent.agent.clone(),
+                caller: caller.clone(),
+                user: texts[3].clone(),
+            }),
             parent,
             start_digest: traceparent.clone(),
             idempotency_key: traceparent.clone(),

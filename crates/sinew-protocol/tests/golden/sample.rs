@@ -87,6 +87,7 @@ fn meta() -> ExecutionMeta {
         start_digest: None,
         calling: None,
         idempotency_key: None,
+        conversation: None,
     }
 }
 

@@ -9,8 +9,9 @@ use sinew_model::{
 };
 
 use super::builtin_tools::BuiltinTool;
-use super::conversation::{Conversation, shown_value};
+use super::conversation::Conversation;
 use super::figures::note_tool_call;
+use super::past_events::result_event;
 use super::tool_calls::ToolOutcome;
 use super::tools::DEFAULT_MAX_RESULT;
 use crate::error::AgentError;
@@ -34,10 +35,7 @@ impl Conversation<'_> {
         let source = self.tools.spec(&call.tool).map_or("other", |tool| tool.source.as_str());
         note_tool_call(source, result.status);
         self.keep_artifacts().await?;
-        let shown = shown_value(&result.content);
-        let is_ok = result.status == CallStatus::Succeeded;
-        let kind = if is_ok { "tool:result" } else { "tool:error" };
-        let event = json!({"type": kind, "tool": call.tool, "output": shown});
+        let event = result_event(&call.tool, result.status, &result.content);
         let size = result.content.to_string().len();
         self.say_event(&event, json!({"turn": call.position.turn, "bytes": size}));
         events.push(event);

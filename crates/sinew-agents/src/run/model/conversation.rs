@@ -25,6 +25,7 @@ use super::endpoint::{FilledHeaders, ModelEndpoint};
 use super::figures::note_replayed_turns;
 use super::model_ask::word_of;
 use super::nested::{NestedScope, NestedShare};
+use super::past_events::{call_event, decision_event};
 use super::session::{EarlierTurns, leave_turn, session_turn};
 use super::tool_calls::ToolOutcome;
 use super::tools::{ToolRule, ToolSettings, ToolSource, ToolSources, ToolTable, need_peers};
@@ -92,7 +93,7 @@ impl ModelAgent {
     pub(super) async fn hold_conversation(
         &self,
         place: ConversationScope<'_>,
-        log: ConversationLog,
+        mut log: ConversationLog,
     ) -> Result<HeldConversation, AgentError> {
         let call = place.call;
         let request = call.context.get("request").unwrap_or(&Value::Null);
@@ -121,8 +122,8 @@ impl ModelAgent {
             headers: &headers,
             secrets: &secrets,
             tools: &tools,
+            events: std::mem::take(&mut log.past_events),
             log,
-            events: Vec::new(),
         };
         let (end, has_schema) = loop {
             Box::pin(work.log.recall()).await?;
@@ -349,8 +350,7 @@ impl<'a> Conversation<'a> {
             if call.effect == EffectClass::Once {
                 self.record(StepBody::Call(call.position.clone())).await?;
             }
-            let event =
-                json!({"type": "tool:call", "tool": call.tool, "input": shown_value(&call.arguments)});
+            let event = call_event(&call.tool, &call.arguments);
             let message = format!("calls {}", call.tool);
             self.say_event(&event, json!({"turn": call.position.turn, "message": message}));
             self.events.push(event);
@@ -448,8 +448,8 @@ impl<'a> Conversation<'a> {
             Ok(Err(fault)) => refusal(fault.message),
             Err(_) => refusal(format!("no decision within {} s", limit.as_secs_f64())),
         };
-        let (tool, by) = (&question.call.tool, &reply.by_person);
-        self.events.push(json!({"type": "person", "tool": tool, "approved": reply.approved, "by": by}));
+        let tool = &question.call.tool;
+        self.events.push(decision_event(tool, reply.approved, &reply.by_person));
         if let Some(recording) = &place.call.recording {
             let is_question = question.reason == QuestionReason::Words;
             recording.add_decision(tool, is_question, reply.approved, reply.comment.as_deref());

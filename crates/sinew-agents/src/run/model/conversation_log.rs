@@ -6,11 +6,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use sinew_model::{ConversationEnd, ConversationState, KeptArtifact, StartStep, StepBody, StepRecord};
 use sinew_protocol::{Fault, code};
 use tokio::sync::Mutex;
 
 use super::conversation::now_ms;
+use super::past_events::past_events;
 use super::session::EarlierTurns;
 use crate::error::AgentError;
 use crate::steps::{StepAppend, Steps};
@@ -48,6 +50,8 @@ pub(super) struct ConversationLog {
     pub(super) replayed: u32,
     /// Artifacts that earlier processes stored.
     pub(super) artifacts: Vec<KeptArtifact>,
+    /// Events of calls that earlier processes made.
+    pub(super) past_events: Vec<Value>,
 }
 
 impl ConversationLog {
@@ -73,6 +77,7 @@ impl ConversationLog {
             let mut log = Self::at(Arc::clone(&steps), by.clone(), records, state);
             if reset {
                 log.artifacts.clear();
+                log.past_events.clear();
             }
             // If the position is taken, another process has written a record: read the log again.
             if log.write(StepBody::Begin(StartStep { reset, session, ..begin.clone() })).await?
@@ -86,7 +91,7 @@ impl ConversationLog {
 
     fn at(steps: Arc<dyn Steps>, by: String, records: Vec<StepRecord>, state: ConversationState) -> Self {
         let (places, replayed) = (records.len() as u64, state.totals.turns);
-        let artifacts = kept_artifacts(&records);
+        let (artifacts, past_events) = (kept_artifacts(&records), past_events(&records, None));
         let mut nested: HashMap<String, Vec<StepRecord>> = HashMap::new();
         for record in records {
             if let Some(key) = record.within.clone() {
@@ -95,7 +100,7 @@ impl ConversationLog {
         }
         let tail = Mutex::new(LogTail { places, nested });
         let shared = Arc::new(SharedLog { steps, by, tail });
-        Self { shared, within: None, state, is_forgotten: false, replayed, artifacts }
+        Self { shared, within: None, state, is_forgotten: false, replayed, artifacts, past_events }
     }
 
     /// Resumes the nested conversation of the call with this key.
@@ -108,7 +113,9 @@ impl ConversationLog {
         let state = ConversationState::fold_within(&records, Some(key));
         let (reset, replayed) = (resets(&state, begin), state.totals.turns);
         let (shared, within) = (Arc::clone(shared), Some(key.to_owned()));
-        let mut log = Self { shared, within, state, is_forgotten: false, replayed, artifacts: Vec::new() };
+        let past_events = if reset == Some(true) { Vec::new() } else { past_events(&records, Some(key)) };
+        let artifacts = Vec::new();
+        let mut log = Self { shared, within, state, is_forgotten: false, replayed, artifacts, past_events };
         if let Some(reset) = reset {
             log.append(StepBody::Begin(StartStep { reset, ..begin.clone() })).await?;
         }

@@ -134,7 +134,29 @@ pub struct PinnedTool {
     pub pin: Option<ToolPin>,
 }
 
+/// A tool that a node requests and its model agent lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LackingTool {
+    /// Name of the MCP server or tool.
+    pub name: String,
+    /// Whether tasks of the node fail. Otherwise, the model works without the tool.
+    pub is_fatal: bool,
+}
+
 impl ModelAgent {
+    /// Returns the requested servers that the file does not have, and the search.
+    pub(crate) fn lacking_tools(&self, request: &Value) -> Vec<LackingTool> {
+        let asked = servers_of_request(request).into_iter();
+        let lacking = asked.filter(|name| {
+            let is_search = name == WEB_SEARCH && is_search_wanted(request);
+            !self.server_rules().any(|(rule, _)| rule.name == *name)
+                && !(is_search && self.tools.iter().any(|rule| rule.offers(WEB_SEARCH)))
+        });
+        lacking
+            .map(|name| LackingTool { is_fatal: is_search_wanted(request) && name == WEB_SEARCH, name })
+            .collect()
+    }
+
     fn server_rules(&self) -> impl Iterator<Item = (&Arc<McpServerRule>, bool)> {
         self.tools.iter().filter_map(|rule| match &rule.source {
             ToolSource::Mcp { server, on_request } => Some((server, *on_request)),

@@ -17,6 +17,7 @@ pub(crate) mod instruction;
 pub(crate) mod mcp_tools;
 mod model_ask;
 pub(crate) mod nested;
+mod past_events;
 pub(crate) mod rehearsal;
 mod session;
 mod setup;

@@ -38,6 +38,21 @@ pub(crate) struct ToolRule {
     pub(crate) settings: ToolSettings,
 }
 
+impl ToolRule {
+    /// Returns whether the entry offers a tool of this name. Tools of a server are known when it runs:
+    /// only names that the file sets count.
+    pub(super) fn offers(&self, name: &str) -> bool {
+        let is_set = |settings: &ToolSettings| settings.name.as_deref() == Some(name);
+        is_set(&self.settings)
+            || match &self.source {
+                ToolSource::Script { declaration, .. } => declaration.name == name,
+                ToolSource::Builtin(builtin) => builtin.name() == name,
+                ToolSource::Mcp { server, .. } => server.allow.iter().any(|tools| is_set(&tools.settings)),
+                _ => false,
+            }
+    }
+}
+
 /// Origin of tools.
 #[derive(Debug, Clone)]
 pub(crate) enum ToolSource {

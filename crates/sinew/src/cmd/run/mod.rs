@@ -275,6 +275,9 @@ async fn execute(args: &RunArgs, loaded: &Loaded, mut task: Task, output: &Outpu
     if let Some(alias) = &args.model {
         file_agents::choose_model(set.iter(), alias)?;
     }
+    for file in task.called.files.iter().chain([loaded]) {
+        file_agents::refuse_lacking_tools(file, &set)?;
+    }
     warn_of_missing_callees(&task, loaded, &set, output);
     let folder = args.artifacts.clone();
     let kept = KeptArtifacts::open(
