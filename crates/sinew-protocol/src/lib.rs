@@ -14,6 +14,7 @@ pub mod artifact;
 pub mod behalf;
 pub mod canonical_json;
 pub mod card;
+pub mod catalogue;
 pub mod command;
 pub mod decision;
 pub mod deployment;
