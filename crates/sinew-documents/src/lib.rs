@@ -9,6 +9,7 @@
 pub mod agent;
 pub mod approval;
 pub mod artifact;
+pub mod catalogue;
 pub mod command;
 pub mod comparison;
 pub mod event;

@@ -115,6 +115,7 @@ impl Gateway {
             grpc_on_cards: options.grpc_on_cards,
             traffic: TrafficMeter::default(),
             history: Arc::default(),
+            catalogue: Arc::default(),
             calls: CallObserver::default(),
             layouts: LayoutCache::default(),
             card_times: CardTimes::default(),

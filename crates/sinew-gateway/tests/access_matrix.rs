@@ -101,6 +101,7 @@ const ROUTES: [(&str, &str, Needs); 72] = [
     ("GET", "/api/v1/workflows/{name}/outcomes", Operator),
     ("GET", "/api/v1/quarantine", Operator),
     ("GET", "/api/v1/tools", Operator),
+    ("GET", "/api/v1/catalogue", Operator),
 ];
 
 /// Routes below each endpoint. Cancelling shares its path with reading, and asks for a client by itself.

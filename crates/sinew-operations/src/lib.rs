@@ -15,6 +15,7 @@ pub mod approvals;
 pub mod artifact_folder;
 pub mod artifact_uses;
 pub mod callee_check;
+pub mod catalogue;
 pub mod conversation_view;
 pub mod conversion_trial;
 pub mod deployed_workflows;

@@ -24,9 +24,13 @@ impl Lookalikes {
         Self { names: groups }
     }
 
-    /// Returns another name that looks the same, if there is one.
-    pub fn of(&self, name: &str) -> Option<&str> {
-        self.names.get(&looks(name))?.iter().map(String::as_str).find(|other| *other != name)
+    /// Returns another name that looks the same, if there is one for which `visible` returns `true`.
+    pub fn of(&self, name: &str, visible: impl Fn(&str) -> bool) -> Option<&str> {
+        self.names
+            .get(&looks(name))?
+            .iter()
+            .map(String::as_str)
+            .find(|other| *other != name && visible(other))
     }
 }
 
@@ -47,9 +51,9 @@ mod tests {
         let names = ["orders", "0rders", "\u{43e}rders", "or-ders", "refund"];
         for name in &names[1..4] {
             let looks = Lookalikes::new(["orders", name].into_iter());
-            assert_eq!(looks.of(name), Some("orders"), "{name}");
-            assert_eq!(looks.of("orders"), Some(*name), "{name}");
+            assert_eq!(looks.of(name, |_| true), Some("orders"), "{name}");
+            assert_eq!(looks.of("orders", |_| true), Some(*name), "{name}");
         }
-        assert_eq!(Lookalikes::new(names.into_iter()).of("refund"), None);
+        assert_eq!(Lookalikes::new(names.into_iter()).of("refund", |_| true), None);
     }
 }

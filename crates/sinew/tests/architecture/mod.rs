@@ -90,6 +90,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "sinew-documents",
             "sinew-protocol",
+            "sinew-search",
             "sinew-source",
             "sinew-files",
             "sinew-plan",
