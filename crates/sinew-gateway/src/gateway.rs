@@ -90,7 +90,9 @@ impl Gateway {
         let (webhooks, signer) = records.map(|records| (records.webhooks, records.signer)).unzip();
         let (drain, drain_timer) = DrainTokens::of(&draining, options.limits.drain);
         let console = options.console.map(|_| format!("{own_url}{}", sinew_console::BASE));
-        let tools = McpShared::new(operations.clone(), None, drain).with_console(console);
+        let tools = McpShared::new(operations.clone(), None, drain)
+            .with_console(console)
+            .with_tools(options.mcp_tools.clone());
         let streams = Arc::new(Semaphore::new(options.limits.streams));
         let is_tls = tls.is_some();
         let state = Arc::new(GatewayState {
@@ -115,7 +117,6 @@ impl Gateway {
             grpc_on_cards: options.grpc_on_cards,
             traffic: TrafficMeter::default(),
             history: Arc::default(),
-            catalogue: Arc::default(),
             calls: CallObserver::default(),
             layouts: LayoutCache::default(),
             card_times: CardTimes::default(),

@@ -7,7 +7,6 @@ use axum::body::{Body, HttpBody as _};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use sinew_mesh::history_index::HistoryIndex;
-use sinew_operations::catalogue::CatalogueIndex;
 use sinew_protocol::code;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -63,8 +62,6 @@ pub(crate) struct GatewayState {
     pub(crate) traffic: TrafficMeter,
     /// Closed executions that lists have read.
     pub(crate) history: Arc<HistoryIndex>,
-    /// Search index over the agents and workflows.
-    pub(crate) catalogue: Arc<CatalogueIndex>,
     /// Calls of recent executions.
     pub(crate) calls: CallObserver,
     /// Layouts of recent large drawings.

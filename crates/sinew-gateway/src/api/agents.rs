@@ -72,9 +72,9 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 async fn catalogue(call: ApiCall) -> Result<Response, HttpProblem> {
     let mut query: CatalogueQuery = call.query()?;
     query.limit = Some(row_limit(query.limit, CATALOGUE_PAGE, MAX_CATALOGUE_PAGE)?);
-    let all = call.operator.online().await?.list();
-    let page = call.state.catalogue.find(&all, &query, |card| call.operations.offers(&card.name));
-    answer(&page)
+    // An unreachable mesh is an error, not an empty catalogue.
+    call.operator.online().await?;
+    answer(&call.operations.find_entries(&query))
 }
 
 async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
