@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sinew_protocol::a2a::AgentSkill;
 use sinew_protocol::card::{AgentKind, Announcement, Delivery};
+use sinew_protocol::catalogue::Catalogue;
 use sinew_protocol::mcp_offer::McpOffer;
 use sinew_source::{Schema, SchemaCache};
 
@@ -42,6 +43,7 @@ pub struct Agent {
     pub(crate) delivery: Delivery,
     pub(crate) node_requests: bool,
     pub(crate) offer: McpOffer,
+    pub(crate) catalogue: Catalogue,
     pub(crate) timeout: Duration,
     pub(crate) grace: Duration,
     pub(crate) output_retries: u32,
@@ -108,6 +110,7 @@ impl Agent {
             delivery: Delivery::Queue,
             node_requests: true,
             offer: McpOffer::default(),
+            catalogue: Catalogue::default(),
             timeout: TIMEOUT,
             grace: GRACE,
             output_retries: 0,
@@ -184,6 +187,14 @@ impl Agent {
         self
     }
 
+    /// Sets the attributes by which people and models find the agent. An invalid attribute fails when
+    /// the agent is served; see [`Catalogue::mistake`].
+    #[must_use]
+    pub fn catalogue(mut self, catalogue: Catalogue) -> Self {
+        self.catalogue = catalogue;
+        self
+    }
+
     /// Sets the offer to hosts of the Model Context Protocol: a tool (the default), a prompt or a resource.
     #[must_use]
     pub fn offer(mut self, offer: McpOffer) -> Self {
@@ -232,6 +243,7 @@ impl Agent {
             delivery: self.delivery,
             node_requests: self.node_requests,
             offer: self.offer.clone(),
+            catalogue: self.catalogue.clone(),
         }
     }
 

@@ -146,6 +146,7 @@ impl FileAgent {
         .concurrency(agent.concurrency() as usize)
         .delivery(agent.delivery())
         .offer(agent.offer().clone())
+        .catalogue(agent.announcement().catalogue)
         .timeout(agent.timeout_with_waiting());
         for skill in agent.announcement().skills {
             served = served.a2a_skill(skill);

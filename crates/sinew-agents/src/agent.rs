@@ -151,6 +151,7 @@ impl Agent {
             delivery: self.delivery(),
             node_requests: true,
             offer: self.offer.clone(),
+            catalogue: self.file.catalogue.clone(),
         }
     }
 

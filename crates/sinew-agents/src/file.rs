@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use sinew_protocol::catalogue::Catalogue;
 
 use crate::file_time::Time;
 use crate::mcp_file::McpFile;
@@ -51,6 +52,9 @@ pub(crate) struct AgentFile {
     /// How the agent is exposed to hosts of the Model Context Protocol. Default: as a tool.
     #[serde(default)]
     pub(crate) offer: OfferFile,
+    /// Attributes by which people and models find the agent.
+    #[serde(default)]
+    pub(crate) catalogue: Catalogue,
 }
 
 /// A skill on the card of an agent.

@@ -162,6 +162,9 @@ fn build(
     let input = schema("input_schema", file.input_schema.as_ref());
     let output = schema("output_schema", file.output_schema.as_ref());
     let offer = file.offer.to_offer().map_err(|complaint| complaints.push(complaint)).unwrap_or_default();
+    if let Some((member, text)) = file.catalogue.mistake() {
+        complaints.push(FileComplaint::new(format!("/catalogue/{member}"), text));
+    }
     let run = &file.run;
     let runner = match (&run.script, &run.command, &run.http, &run.mcp, &run.model) {
         (Some(script), None, None, None, None) => {

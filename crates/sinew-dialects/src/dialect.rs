@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sinew_engine::Adapter;
 use sinew_plan::{NodeIndex, NodeOperation, Plan, PlanNode};
+use sinew_protocol::catalogue::Catalogue;
 use sinew_source::{Diagnostics, Document, Node, Span};
 
 use crate::convert::{PlanGraph, Portability};
@@ -41,6 +42,11 @@ pub trait Dialect: Sync {
     /// the card has one skill, which is the workflow itself.
     fn card_skills(&self, _plan: &Plan) -> Vec<Value> {
         Vec::new()
+    }
+
+    /// Returns the attributes by which people and models find the workflow. Defaults to none.
+    fn card_catalogue(&self, _plan: &Plan) -> Catalogue {
+        Catalogue::default()
     }
 
     /// Returns the JSON Schema that the card of a workflow announces for its input, so that models

@@ -11,6 +11,7 @@ pub mod approval;
 pub mod artifact;
 pub mod audit;
 pub mod bulk;
+pub mod catalogue;
 pub mod command;
 pub mod comparison;
 pub mod csv;

@@ -92,7 +92,10 @@ impl Gateway {
         let (drain, drain_timer) = DrainTokens::of(&draining, options.limits.drain);
         let console = options.console.map(|_| format!("{own_url}{}", sinew_console::BASE));
         let links = signer.as_ref().map(|signer| FileLinks::new(Arc::clone(signer), &own_url));
-        let tools = McpShared::new(operations.clone(), None, drain).with_console(console).with_links(links);
+        let tools = McpShared::new(operations.clone(), None, drain)
+            .with_console(console)
+            .with_links(links)
+            .with_tools(options.mcp_tools.clone());
         let streams = Arc::new(Semaphore::new(options.limits.streams));
         let is_tls = tls.is_some();
         let state = Arc::new(GatewayState {

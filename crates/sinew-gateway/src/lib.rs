@@ -53,7 +53,7 @@ mod webhook_triggers;
 
 pub use error::GatewayError;
 pub use gateway::Gateway;
-pub use mcp::{serve_mcp, serve_mcp_stdio};
+pub use mcp::{ToolMode, serve_mcp, serve_mcp_stdio};
 pub use options::{
     AccessOptions, DEFAULT_PORT, GatewayLimits, GatewayOptions, GrpcAddressForm, OidcClient, OidcOptions,
     TlsFiles, TransportSecurity,

@@ -10,6 +10,8 @@ use sinew_executor::service::Adapters;
 use sinew_protocol::access::KeyLimits;
 use tokio::runtime::Handle;
 
+use crate::mcp::ToolMode;
+
 /// Default port of a gateway.
 pub const DEFAULT_PORT: u16 = 8234;
 
@@ -76,6 +78,8 @@ pub struct GatewayOptions {
     /// Whether the web console is served, and whether it can change the mesh. `None`: no console. A
     /// gateway that exposes only a part of the mesh has no console, because it has no API.
     pub console: Option<ConsoleMode>,
+    /// Tools that the lists of MCP clients contain, unless the address of a client selects others.
+    pub mcp_tools: ToolMode,
     /// Limits of requests.
     pub limits: GatewayLimits,
     /// Authentication of callers.
@@ -111,6 +115,7 @@ impl GatewayOptions {
             default_agent: None,
             adapters,
             console: None,
+            mcp_tools: ToolMode::default(),
             limits: GatewayLimits::default(),
             access: AccessOptions::default(),
             transport: TransportSecurity::default(),

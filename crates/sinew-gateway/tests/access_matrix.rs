@@ -28,7 +28,7 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 82] = [
+const ROUTES: [(&str, &str, Needs); 83] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
@@ -111,6 +111,7 @@ const ROUTES: [(&str, &str, Needs); 82] = [
     ("GET", "/api/v1/workflows/{name}/outcomes", Operator),
     ("GET", "/api/v1/quarantine", Operator),
     ("GET", "/api/v1/tools", Operator),
+    ("GET", "/api/v1/catalogue", Operator),
 ];
 
 /// Routes below each endpoint. Cancelling shares its path with reading, and asks for a client by itself.

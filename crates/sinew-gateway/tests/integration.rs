@@ -43,4 +43,5 @@ mod scenarios;
 mod streams;
 mod support;
 mod tls;
+mod tool_search;
 mod webhooks;

@@ -87,7 +87,16 @@ impl TestClient {
         base: &str,
         lifecycle: ClientLifecycleMode,
     ) -> RunningService<RoleClient, Self> {
-        let transport = StreamableHttpClientTransport::from_uri(format!("{base}/mcp"));
+        self.connect_at(&format!("{base}/mcp"), lifecycle).await
+    }
+
+    /// Connects to an MCP endpoint.
+    pub(crate) async fn connect_at(
+        self,
+        address: &str,
+        lifecycle: ClientLifecycleMode,
+    ) -> RunningService<RoleClient, Self> {
+        let transport = StreamableHttpClientTransport::from_uri(address.to_owned());
         self.serve_with_lifecycle(transport, lifecycle).await.unwrap()
     }
 }

@@ -208,6 +208,7 @@ fn deployment(mesh: &Mesh, loaded: &Loaded, lowered: &Lowered, digest: &str) -> 
         output_schema: plan.output_schema.clone(),
         visualisation: mermaid.clone().map(Visualisation::Mermaid),
         skills: skills.filter_map(|skill| serde_json::from_value(skill).ok()).collect(),
+        catalogue: loaded.dialect.card_catalogue(plan),
         ..Announcement::default()
     };
     Deployment {

@@ -18,6 +18,7 @@ pub mod artifact_uses;
 pub mod audit;
 pub mod bulk;
 pub mod callee_check;
+pub mod catalogue;
 pub mod conversation_view;
 pub mod conversion_trial;
 pub mod deployed_workflows;

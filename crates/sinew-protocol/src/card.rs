@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::a2a::{AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill};
+use crate::catalogue::Catalogue;
 use crate::id::subject_token;
 use crate::mcp_offer::McpOffer;
 
@@ -111,6 +112,8 @@ pub struct Announcement {
     pub node_requests: bool,
     /// Offer to MCP hosts.
     pub offer: McpOffer,
+    /// Attributes by which it is found.
+    pub catalogue: Catalogue,
 }
 
 impl Announcement {
@@ -193,6 +196,7 @@ impl Announcement {
             extensions.push(extension(NODE_REQUESTS, what, json!({"version": 1})));
         }
         extensions.extend(self.offer.to_extension());
+        extensions.extend(self.catalogue.to_extension());
         extensions
     }
 }

@@ -15,6 +15,7 @@ pub mod attributes;
 pub mod behalf;
 pub mod canonical_json;
 pub mod card;
+pub mod catalogue;
 pub mod command;
 pub mod decision;
 pub mod deployment;

@@ -42,9 +42,11 @@ mod world;
 #[cfg(test)]
 mod tests;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_engine::Adapter;
 use sinew_plan::{NodeOperation, Plan, PlanNode};
+use sinew_protocol::catalogue::Catalogue;
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Diagnostics, Document, Node};
 
@@ -130,6 +132,10 @@ impl Dialect for Sam {
     fn card_skills(&self, plan: &Plan) -> Vec<Value> {
         let declared = plan.extra.get("skills").and_then(Value::as_array);
         declared.into_iter().flatten().map(card_skill).collect()
+    }
+
+    fn card_catalogue(&self, plan: &Plan) -> Catalogue {
+        plan.extra.get("catalogue").and_then(|value| Catalogue::deserialize(value).ok()).unwrap_or_default()
     }
 
     /// The definition concerns the whole workflow; each node stores its own settings.

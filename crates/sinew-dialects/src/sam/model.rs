@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sinew_protocol::catalogue::Catalogue;
 use sinew_source::{Node, Span};
 
 use super::approval::Approval;
@@ -38,6 +39,9 @@ pub struct WorkflowDefinition {
     /// Skills for the agent card.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<Value>,
+    /// Attributes by which the workflow is found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalogue: Option<Catalogue>,
     /// Nodes that run at the end.
     #[serde(default, skip_serializing_if = "ExitHandlers::is_empty")]
     pub on_exit: ExitHandlers,

@@ -1,6 +1,7 @@
 //! Parses a file's tree into a [`WorkflowDefinition`] and reports all errors in its shape.
 
 use serde_json::Value;
+use sinew_protocol::catalogue::Catalogue;
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Member, Node, did_you_mean};
 
@@ -105,6 +106,7 @@ pub(super) fn definition(
             .enumerate()
             .filter_map(|(n, node)| skill(node, n, found))
             .collect(),
+        catalogue: fields.get(&["catalogue"], found).and_then(|node| catalogue(node, found)),
         on_exit,
         fail_fast: fields.flag(&["fail_fast", "failFast"], found).unwrap_or(true),
         max_call_depth: fields.whole(&["max_call_depth", "maxCallDepth"], 1, found).unwrap_or(10),
@@ -133,6 +135,26 @@ fn skill(node: &Node, n: usize, found: &mut ParseFindings) -> Option<Value> {
         }
     }
     Some(node.to_json())
+}
+
+/// Reads the attributes by which the workflow is found.
+fn catalogue(node: &Node, found: &mut ParseFindings) -> Option<Catalogue> {
+    let wrong = |text: String| {
+        Diagnostic::error(code::WRONG_VALUE_IN_WORKFLOW.as_str(), format!("catalogue: {text}"))
+    };
+    match serde_json::from_value::<Catalogue>(node.to_json()) {
+        Err(error) => {
+            found.push(wrong(error.to_string()).at(node.span));
+            None
+        }
+        Ok(read) => {
+            if let Some((member, text)) = read.mistake() {
+                let place = node.get(member).map_or(node.span, |member| member.span);
+                found.push(wrong(format!("{member}: {text}")).at(place));
+            }
+            Some(read)
+        }
+    }
 }
 
 /// Reads a version: `2.1` is a number in YAML, but a valid version.

@@ -4,6 +4,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sinew_documents::agent::{AgentDetails, AgentProcess, AgentRow};
+use sinew_documents::catalogue::CataloguePage;
 use sinew_documents::execution_filter::ExecutionFilter;
 use sinew_documents::figures::MeshActivity;
 use sinew_documents::mesh::{DoctorCheck, MeshStatus};
@@ -11,13 +12,14 @@ use sinew_operations::agent_list::{
     AgentIntake, describe_agent, list_agents, list_callable, retire_agent, set_intake,
 };
 use sinew_operations::agent_service::ask_processes;
+use sinew_operations::catalogue::{CATALOGUE_PAGE, CatalogueQuery, MAX_CATALOGUE_PAGE};
 use sinew_operations::deployed_workflows::ToolRow;
 use sinew_operations::doctor::{self, DoctorOptions};
 use sinew_operations::mesh_activity::read_activity;
 use sinew_operations::mesh_status;
 use sinew_runtime::local;
 
-use super::api_call::{ApiCall, answer};
+use super::api_call::{ApiCall, answer, row_limit};
 use super::executions::offered_filter;
 use super::route::{ApiRoute, delete, get, post};
 use super::workflows::NamedQuery;
@@ -76,7 +78,23 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .returns::<Vec<DoctorCheck>>(),
         get("/tools", "ListTools", "List workflows as tools, with the schemas of their arguments", tools)
             .returns::<Vec<ToolRow>>(),
+        get(
+            "/catalogue",
+            "SearchCatalogue",
+            "List or search the agents and workflows that are online",
+            catalogue,
+        )
+        .query::<CatalogueQuery>()
+        .returns::<CataloguePage>(),
     ]
+}
+
+async fn catalogue(call: ApiCall) -> Result<Response, HttpProblem> {
+    let mut query: CatalogueQuery = call.query()?;
+    query.limit = Some(row_limit(query.limit, CATALOGUE_PAGE, MAX_CATALOGUE_PAGE)?);
+    // An unreachable mesh is an error, not an empty catalogue.
+    call.operator.online().await?;
+    answer(&call.operations.find_entries(&query))
 }
 
 /// Query of a list of agents.

@@ -52,6 +52,7 @@ use super::tool_result::{
     coded_error, detailed_task, error_of, failure, refusal, result_of_message, result_of_task, unknown_offer,
     unknown_resource,
 };
+use super::tool_search::{ToolMode, ToolRequest};
 use super::{MESSAGE_ID_META, TASK_META};
 use crate::access::CallerIdentity;
 use crate::files::FileLinks;
@@ -76,6 +77,8 @@ pub(crate) struct McpShared {
     pipe_caller: Option<CallerIdentity>,
     /// Address of the gateway's console, where people answer questions; `None` without a console.
     console: Option<String>,
+    /// What a tool list contains if the address of a client selects nothing.
+    tools: ToolMode,
     /// Creates addresses of files; `None` for clients over pipes, which read resources.
     links: Option<FileLinks>,
     /// Ends open streams and calls when the gateway drains.
@@ -108,12 +111,26 @@ impl McpShared {
             }
         });
         let follower = AbortOnDropHandle::new(follower);
-        Self { operations, pipe_caller, console: None, links: None, drain, offers, _follower: follower }
+        Self {
+            operations,
+            pipe_caller,
+            console: None,
+            links: None,
+            tools: ToolMode::default(),
+            drain,
+            offers,
+            _follower: follower,
+        }
     }
 
     /// Sets the address of the console, where people answer questions.
     pub(crate) fn with_console(self, console: Option<String>) -> Self {
         Self { console, ..self }
+    }
+
+    /// Sets what tool lists contain by default.
+    pub(crate) fn with_tools(self, tools: ToolMode) -> Self {
+        Self { tools, ..self }
     }
 
     /// Sets the addresses of files in results.
@@ -185,6 +202,13 @@ impl McpHandler {
     /// Returns the operations on what the caller of a request may see.
     fn operations(&self, context: &RequestContext<RoleServer>) -> Result<A2aOperations, ErrorData> {
         Ok(self.shared.operations.limited_to(self.caller(context)?))
+    }
+
+    /// Returns what the tool list of a client contains.
+    fn tool_mode(&self, context: &RequestContext<RoleServer>) -> ToolMode {
+        let parts = context.extensions.get::<Parts>();
+        let selected = parts.and_then(|parts| ToolMode::of_address(&parts.uri));
+        selected.unwrap_or_else(|| self.shared.tools.clone())
     }
 
     /// Builds an operation call for a request.
@@ -388,6 +412,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let tools = OfferLists::of(&self.operations(&context)?).tools;
+        let tools = self.tool_mode(&context).list(tools);
         let (page, next_cursor) = page_of(tools, request, |tool| &tool.name);
         let mut list = ListToolsResult::with_all_items(page).with_ttl_ms(LIST_TTL_MS);
         list.next_cursor = next_cursor;
@@ -404,6 +429,10 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let operations = self.operations(&context)?;
+        let request = match ToolRequest::of(&operations, &self.tool_mode(&context), request) {
+            ToolRequest::Answer(result) => return Ok((*result).into()),
+            ToolRequest::Call(request) => request,
+        };
         let found = find_card(&operations, OfferKind::Tool, &request.name).await;
         let Some(card) = found.map_err(|error| error_of(&error))? else {
             return Err(unknown_offer("tool", &request.name));

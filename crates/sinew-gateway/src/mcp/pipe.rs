@@ -44,7 +44,8 @@ where
     let client = Client::new(mesh, options.adapters).await?;
     client.cards().current().await?;
     let operations = A2aOperations::new(client, &options);
-    let shared = McpShared::new(operations, Some(caller), DrainTokens::default());
+    let shared =
+        McpShared::new(operations, Some(caller), DrainTokens::default()).with_tools(options.mcp_tools);
     let handler = McpHandler::new(Arc::new(shared));
     let max_bytes = options.limits.body_bytes;
     let reader = long_lines::limited(reader, max_bytes);

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use rmcp::model::{JsonObject, Tool};
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 use sinew_protocol::Token;
 use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::card::{self, AgentKind};
+use sinew_protocol::catalogue::Catalogue;
 
 /// Argument with the whole input of an agent whose input is not a JSON object.
 const WHOLE_INPUT: &str = "input";
@@ -27,6 +28,9 @@ pub(super) fn tool_of(card: &AgentCard) -> Tool {
     };
     let mut tool = Tool::new(tool_name(&card.name), description, Arc::new(arguments_schema(card)));
     tool.title = Some(card.name.clone());
+    if Catalogue::of(card).side_effects {
+        tool.annotations = Some(ToolAnnotations::new().destructive(true));
+    }
     tool.output_schema = card::output_schema(card).and_then(Value::as_object).cloned().map(Arc::new);
     tool
 }

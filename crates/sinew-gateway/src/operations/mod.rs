@@ -29,6 +29,7 @@ use sinew_agents::WebClient;
 use sinew_executor::client::Client;
 use sinew_mesh::card::Cards;
 use sinew_mesh::trace::TraceParent;
+use sinew_operations::catalogue::CatalogueIndex;
 use sinew_protocol::a2a::{
     A2aError, CancelTaskParams, CoreMethod, Task, TaskIdParams, TaskQueryParams, TaskState, is_terminal,
     trim_history,
@@ -111,6 +112,7 @@ pub struct A2aOperations {
 struct OperationsState {
     client: Client,
     cards: Cards,
+    catalogue: CatalogueIndex,
     logs: TaskEventHub,
     exposed: Vec<String>,
     default_agent: Option<String>,
@@ -155,6 +157,7 @@ impl A2aOperations {
         let shared = Arc::new(OperationsState {
             logs: TaskEventHub::new(client.clone()),
             cards: client.cards().clone(),
+            catalogue: CatalogueIndex::default(),
             client,
             exposed: options.expose.clone(),
             default_agent: options.default_agent.clone(),

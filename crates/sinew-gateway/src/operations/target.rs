@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use sinew_documents::catalogue::CataloguePage;
 use sinew_mesh::MeshError;
+use sinew_operations::catalogue::CatalogueQuery;
 use sinew_protocol::a2a::{A2aError, AgentCard, Message, SendMessageRequest, StreamResponse, Task};
 use sinew_protocol::access::matches_pattern;
 use sinew_protocol::card::{self, AGENT_CALL_PREFIX, agent_call};
@@ -181,6 +183,12 @@ impl A2aOperations {
     pub fn offered(&self) -> Vec<AgentCard> {
         let cards = self.shared.cards.list().into_iter().map(|announced| announced.card.clone());
         cards.filter(|card| self.offers(&card.name)).collect()
+    }
+
+    /// Lists or searches the catalogue of exposed agents and workflows.
+    pub(crate) fn find_entries(&self, query: &CatalogueQuery) -> CataloguePage {
+        let all = self.shared.cards.list();
+        self.shared.catalogue.find(&all, query, |card| self.offers(&card.name))
     }
 
     /// Searches the views of agents and workflows. If nothing is found, the search is repeated

@@ -3,7 +3,7 @@
 mod host_config;
 
 use clap::{Args, Subcommand};
-use sinew_gateway::{GatewayOptions, serve_mcp_stdio};
+use sinew_gateway::{GatewayOptions, ToolMode, serve_mcp_stdio};
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::adapter;
 use sinew_telemetry::TelemetryOptions;
@@ -37,6 +37,10 @@ pub(crate) struct McpArgs {
     /// Expose only workflows and agents whose names match; `*` matches any text. May be repeated
     #[arg(long, value_name = "PATTERN", default_value = "*")]
     expose: Vec<String>,
+    /// Tools in the list of the host: `auto` (all up to 40, else tools that search), `all`, `find`, or names and
+    /// patterns with commas between them
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    tools: ToolMode,
     #[command(flatten)]
     mesh: Connection,
 }
@@ -67,7 +71,11 @@ async fn serve_pipes(args: &McpArgs, output: &Output) -> Result<Exit, Failure> {
     };
     let telemetry = sinew_telemetry::start_service("mcp", options).await;
     let telemetry = telemetry.map_err(|error| telemetry_failure(&error))?;
-    let options = GatewayOptions { expose: args.expose.clone(), ..GatewayOptions::new(adapter) };
+    let options = GatewayOptions {
+        expose: args.expose.clone(),
+        mcp_tools: args.tools.clone(),
+        ..GatewayOptions::new(adapter)
+    };
     let serving = async {
         let mesh = args.mesh.open("mcp").await?;
         let served = serve_mcp_stdio(mesh, options, stop.token.clone()).await;

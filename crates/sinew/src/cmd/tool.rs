@@ -2,14 +2,17 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
+use sinew_documents::catalogue::{CatalogueEntry, CataloguePage};
 use sinew_documents::words;
 use sinew_inspection::execution_status::{end_word, status_of};
 use sinew_inspection::tree::TreeOptions;
+use sinew_operations::catalogue::{CATALOGUE_PAGE, CatalogueIndex, CatalogueKind, CatalogueQuery};
 use sinew_operations::deployed_workflows::{ToolRow, find_tool};
 use sinew_operations::execution_changes::ExecutionChanges;
 use sinew_operations::execution_changes::FoundExecution;
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_operations::tool_input::start_of_call;
+use sinew_protocol::catalogue::Stage;
 use sinew_protocol::code;
 use sinew_protocol::query::ExecutionStatus;
 
@@ -27,6 +30,8 @@ pub(crate) enum ToolCommand {
     #[command(about = "List the workflows that a model can call")]
     #[command(visible_alias = "ls")]
     List(ListArgs),
+    #[command(about = "Find agents and workflows by what they do")]
+    Search(SearchArgs),
     #[command(about = "Print declarations for a model's API")]
     Declare(DeclareArgs),
     #[command(about = "Call a tool as a model does, and print its answer")]
@@ -39,6 +44,63 @@ pub(crate) enum ToolCommand {
 pub(crate) struct ListArgs {
     #[command(flatten)]
     mesh: Connection,
+}
+
+/// Arguments of `sinew tool search`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Find the agents and workflows that are online by what they do, best first.\n\n\
+                  The search reads names, examples, tags, descriptions and parameters. SCORE is the share of the \
+                  query that an entry covers. Without words, all entries are listed by name.",
+    after_help = "Examples:\n  sinew tool search refund an order\n  sinew tool search --stage deprecated\n  sinew tool search ship --kind workflow --label team=a -o json"
+)]
+pub(crate) struct SearchArgs {
+    /// What you want to do, in any words
+    #[arg(value_name = "WORDS")]
+    words: Vec<String>,
+    /// Only agents, or only workflows
+    #[arg(long, value_enum)]
+    kind: Option<SearchedKind>,
+    /// Only entries of this stage
+    #[arg(long, value_enum)]
+    stage: Option<SearchedStage>,
+    /// Only entries of this maintainer
+    #[arg(long, value_name = "NAME")]
+    maintainer: Option<String>,
+    /// Only entries with this label
+    #[arg(short, long, value_name = "KEY[=VALUE]")]
+    label: Option<String>,
+    /// Only entries with a skill of this tag
+    #[arg(long, value_name = "TAG")]
+    tag: Option<String>,
+    /// Maximum number of entries, at most 100
+    #[arg(long, value_name = "N", default_value_t = CATALOGUE_PAGE)]
+    limit: usize,
+    /// Show which words were found in which part of an entry
+    #[arg(long)]
+    explain: bool,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Kind of entry to search for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SearchedKind {
+    /// Agents that process tasks themselves
+    Agent,
+    /// Workflows
+    Workflow,
+}
+
+/// Stage of entries to search for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SearchedStage {
+    /// May change at any time
+    Experimental,
+    /// Suited for production
+    Stable,
+    /// To be replaced
+    Deprecated,
 }
 
 /// Arguments of `sinew tool declare`.
@@ -101,6 +163,7 @@ pub(crate) fn tool(command: ToolCommand, output: &Output) -> Result<Exit, Failur
     block(async {
         match command {
             ToolCommand::List(args) => list(&args, output).await,
+            ToolCommand::Search(args) => search(&args, output).await,
             ToolCommand::Declare(args) => declare(&args, output).await,
             ToolCommand::Call(args) => call(&args, output).await,
         }
@@ -129,6 +192,85 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
         words::columns(&lines)
     });
     Ok(Exit::Ok)
+}
+
+async fn search(args: &SearchArgs, output: &Output) -> Result<Exit, Failure> {
+    let text = args.words.join(" ");
+    let query = CatalogueQuery {
+        q: Some(text.clone()),
+        kind: args.kind.map(|kind| match kind {
+            SearchedKind::Agent => CatalogueKind::Agent,
+            SearchedKind::Workflow => CatalogueKind::Workflow,
+        }),
+        stage: args.stage.map(|stage| match stage {
+            SearchedStage::Experimental => Stage::Experimental,
+            SearchedStage::Stable => Stage::Stable,
+            SearchedStage::Deprecated => Stage::Deprecated,
+        }),
+        maintainer: args.maintainer.clone(),
+        label: args.label.clone(),
+        tag: args.tag.clone(),
+        limit: Some(args.limit),
+        after: None,
+    };
+    let all = args.mesh.operator().await?.online().await?.list();
+    let page = CatalogueIndex::default().find(&all, &query, |_| true);
+    for (word, instead) in &page.corrections {
+        output.note(&format!("no entry contains {word:?}: searched for {instead:?}"));
+    }
+    output.value(&page, |page| shown_page(page, args.explain));
+    if page.entries.len() < page.total {
+        output.note(&format!("{} of {} entries; more with --limit", page.entries.len(), page.total));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Returns the entries of a page as a table.
+fn shown_page(page: &CataloguePage, explains: bool) -> String {
+    if page.entries.is_empty() {
+        return "no entry found".to_owned();
+    }
+    let is_search = page.entries.iter().any(|entry| entry.found.is_some());
+    let mut header = vec!["NAME", "KIND", "STAGE", "MAINTAINER", "DESCRIPTION"];
+    if is_search {
+        header.insert(0, "SCORE");
+    }
+    if explains {
+        header.push("MATCHED");
+    }
+    let mut lines = vec![header.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    for entry in &page.entries {
+        let mut line = vec![
+            words::one_line(&entry.name, 40),
+            entry.kind.word().to_owned(),
+            entry.stage.name().to_owned(),
+            words::one_line(entry.maintainer.as_deref().unwrap_or("-"), 24),
+            words::one_line(&description_of(entry), 80),
+        ];
+        let found = entry.found.as_ref();
+        if is_search {
+            line.insert(0, found.map_or_else(|| "-".to_owned(), |found| found.score.to_string()));
+        }
+        if explains {
+            let matched = found.map_or(&[][..], |found| &found.words);
+            let shown: Vec<String> =
+                matched.iter().map(|one| format!("{} {}", one.field, one.word)).collect();
+            line.push(words::one_line(&shown.join(", "), 80));
+        }
+        lines.push(line);
+    }
+    words::columns(&lines)
+}
+
+/// Returns the description of an entry, after what a reader must know before a call.
+fn description_of(entry: &CatalogueEntry) -> String {
+    let mut notes = Vec::new();
+    notes.extend(entry.replaced_by.as_ref().map(|name| format!("use {name} instead")));
+    notes.extend(entry.resembles.as_ref().map(|name| format!("looks like {name}")));
+    if notes.is_empty() {
+        return entry.description.clone();
+    }
+    format!("({}) {}", notes.join("; "), entry.description)
 }
 
 async fn declare(args: &DeclareArgs, output: &Output) -> Result<Exit, Failure> {

@@ -16,6 +16,7 @@ use serde_json::Value;
 const ARROWS: &[(&str, &[&str])] = &[
     ("sinew-codes", &[]),
     ("sinew-protocol", &["sinew-codes"]),
+    ("sinew-search", &["sinew-protocol"]),
     ("sinew-source", &["sinew-codes"]),
     ("sinew-files", &["sinew-codes"]),
     ("sinew-documents", &["sinew-protocol", "sinew-source"]),
@@ -89,6 +90,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "sinew-documents",
             "sinew-protocol",
+            "sinew-search",
             "sinew-source",
             "sinew-files",
             "sinew-plan",
@@ -186,6 +188,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const PURE: &[&str] = &[
     "sinew-codes",
     "sinew-protocol",
+    "sinew-search",
     "sinew-source",
     "sinew-documents",
     "sinew-script",

@@ -68,6 +68,11 @@ enum ToolServer {
 /// Prints the configuration.
 pub(super) fn print_host_config(args: &HostConfigArgs, output: &Output) -> Result<Exit, Failure> {
     let server = match &args.url {
+        Some(url) if args.host == McpHost::ClaudeCode && !url.contains("tools=") => {
+            // It defers tools and searches them itself.
+            let separator = if url.contains('?') { '&' } else { '?' };
+            ToolServer::Gateway { url: format!("{url}{separator}tools=all") }
+        }
         Some(url) => ToolServer::Gateway { url: url.clone() },
         None => program(args)?,
     };
@@ -100,6 +105,9 @@ fn program(args: &HostConfigArgs) -> Result<ToolServer, Failure> {
         );
     }
     arguments.extend(connection);
+    if args.host == McpHost::ClaudeCode {
+        arguments.extend(["--tools", "all"].map(str::to_owned));
+    }
     arguments.extend(args.expose.iter().flat_map(|pattern| ["--expose".to_owned(), pattern.clone()]));
     Ok(ToolServer::Program { path: path.display().to_string(), arguments })
 }

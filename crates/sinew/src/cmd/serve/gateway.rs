@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use sinew_gateway::{
     AccessOptions, ConsoleMode, DEFAULT_PORT, Gateway, GatewayError, GatewayLimits, GatewayOptions,
-    GrpcAddressForm, OidcClient, OidcOptions, ReachableAddresses, TlsFiles, TransportSecurity,
+    GrpcAddressForm, OidcClient, OidcOptions, ReachableAddresses, TlsFiles, ToolMode, TransportSecurity,
 };
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_operations::gateway_hooks::read_secret;
@@ -77,6 +77,7 @@ impl GatewaySettings {
             hosts: exposure.host.clone(),
             expose: exposure.expose.clone(),
             default_agent: exposure.default_agent.clone(),
+            mcp_tools: exposure.mcp_tools.clone(),
             cors_origins: exposure.cors_origin.clone(),
             grpc_on_cards: exposure.grpc_on_cards.map(GrpcAddressForm::from),
             limits: limits.gateway()?,
@@ -103,6 +104,10 @@ pub(crate) struct ExposureArgs {
     /// Expose only workflows and agents whose names match; `*` matches any text. May be repeated
     #[arg(long, value_name = "PATTERN", default_value = "*")]
     expose: Vec<String>,
+    /// Tools in the lists of MCP clients: `auto` (all up to 40, else tools that search), `all`, `find`, or names
+    /// and patterns with commas between them. A client selects others with /mcp?tools=…
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    mcp_tools: ToolMode,
     /// Workflow or agent for messages to the mesh that name none
     #[arg(long, value_name = "NAME")]
     default_agent: Option<String>,

@@ -1,0 +1,324 @@
+//! The catalogue of a mesh: its agents and workflows, listed and searched.
+//!
+//! Each process has its own index ([`CatalogueIndex`]), which takes over changed cards when it is
+//! asked. A caller sees, and its searches count, only the entries that it may see.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sinew_documents::catalogue::{CatalogueEntry, CatalogueMatch, CataloguePage, MatchedWord};
+use sinew_mesh::card::AnnouncedCard;
+use sinew_protocol::a2a::AgentCard;
+use sinew_protocol::card::{self, AgentKind};
+use sinew_protocol::catalogue::{Catalogue, Stage};
+use sinew_search::{Lookalikes, SearchDocument, SearchIndex, SearchQuery};
+
+/// Entries of a page, unless the caller asks for another number.
+pub const CATALOGUE_PAGE: usize = 20;
+/// Maximum number of entries of a page.
+pub const MAX_CATALOGUE_PAGE: usize = 100;
+/// Maximum length of a description in results, in characters.
+const MAX_DESCRIPTION: usize = 300;
+/// Changes of a card within [`CHANGE_WINDOW`] after which its entry keeps its text until the window
+/// ends.
+const MAX_CHANGES: u32 = 10;
+/// Time over which the changes of a card are counted.
+const CHANGE_WINDOW: Duration = Duration::from_mins(1);
+
+/// What a caller searches the catalogue for.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CatalogueQuery {
+    /// What the caller wants to do, in any words. Without it, the entries are listed by name.
+    pub q: Option<String>,
+    /// Only `agent` or only `workflow`.
+    pub kind: Option<CatalogueKind>,
+    /// Only entries of this stage: `experimental`, `stable` or `deprecated`.
+    pub stage: Option<Stage>,
+    /// Only entries of this maintainer.
+    pub maintainer: Option<String>,
+    /// Only entries with this label: `KEY=VALUE`, or `KEY` for any value.
+    pub label: Option<String>,
+    /// Only entries with a skill of this tag.
+    pub tag: Option<String>,
+    /// Maximum number of entries.
+    pub limit: Option<usize>,
+    /// The name in `next` of the previous page of a list.
+    pub after: Option<String>,
+}
+
+/// Kind of entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CatalogueKind {
+    /// Agents that process tasks themselves.
+    Agent,
+    /// Workflows.
+    Workflow,
+}
+
+/// The index of a process over the cards that it follows.
+#[derive(Debug, Default)]
+pub struct CatalogueIndex {
+    state: Mutex<IndexState>,
+}
+
+#[derive(Debug, Default)]
+struct IndexState {
+    index: SearchIndex,
+    known: BTreeMap<String, KnownCard>,
+    lookalikes: Lookalikes,
+}
+
+#[derive(Debug)]
+struct KnownCard {
+    announced: Arc<AnnouncedCard>,
+    changes: u32,
+    since: Instant,
+}
+
+impl CatalogueIndex {
+    /// Returns the entries for a query among `cards`, which the caller may see. `all` are the cards of
+    /// the mesh, which keep the index current.
+    pub fn find(
+        &self,
+        all: &[Arc<AnnouncedCard>],
+        query: &CatalogueQuery,
+        visible: impl Fn(&AgentCard) -> bool,
+    ) -> CataloguePage {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.refresh(all, Instant::now());
+        let wanted =
+            |known: &KnownCard| visible(&known.announced.card) && query.admits(&known.announced.card);
+        let limit = query.limit.unwrap_or(CATALOGUE_PAGE).clamp(1, MAX_CATALOGUE_PAGE);
+        match query.q.as_deref().filter(|text| !text.trim().is_empty()) {
+            Some(text) => {
+                let search = SearchQuery { text, limit };
+                let results = state.index.search(&search, |name| state.known.get(name).is_some_and(wanted));
+                let entries = results.hits.into_iter().filter_map(|hit| {
+                    let mut entry = state.entry(state.known.get(&hit.name)?, &visible);
+                    let words = hit.matches.into_iter();
+                    let words =
+                        words.map(|(field, word)| MatchedWord { field: field.name().to_owned(), word });
+                    entry.found =
+                        Some(CatalogueMatch { score: hit.score, words: words.collect(), skill: hit.skill });
+                    Some(entry)
+                });
+                CataloguePage {
+                    entries: entries.collect(),
+                    total: results.total,
+                    corrections: results.corrections.into_iter().collect(),
+                    next: None,
+                }
+            }
+            None => {
+                let listed: Vec<&KnownCard> = state.known.values().filter(|known| wanted(known)).collect();
+                let after = query.after.as_deref();
+                let rest = listed.iter().filter(|known| after.is_none_or(|after| known.name() > after));
+                let mut page: Vec<&KnownCard> = rest.take(limit + 1).copied().collect();
+                let next = (page.len() > limit).then(|| page[limit - 1].name().to_owned());
+                page.truncate(limit);
+                CataloguePage {
+                    entries: page.into_iter().map(|known| state.entry(known, &visible)).collect(),
+                    total: listed.len(),
+                    corrections: BTreeMap::new(),
+                    next,
+                }
+            }
+        }
+    }
+}
+
+impl IndexState {
+    /// Takes over new, changed and removed cards.
+    fn refresh(&mut self, all: &[Arc<AnnouncedCard>], now: Instant) {
+        let names: HashSet<&str> = all.iter().map(|one| one.card.name.as_str()).collect();
+        let gone: Vec<String> =
+            self.known.keys().filter(|name| !names.contains(name.as_str())).cloned().collect();
+        let mut other_names = !gone.is_empty();
+        for name in gone {
+            self.known.remove(&name);
+            self.index.remove(&name);
+        }
+        for announced in all {
+            let name = &announced.card.name;
+            let known = self.known.get(name);
+            if known.is_some_and(|known| known.is_same(announced)) {
+                continue;
+            }
+            let (changes, since) = match known {
+                Some(known) if now.duration_since(known.since) < CHANGE_WINDOW => {
+                    if known.changes >= MAX_CHANGES {
+                        continue;
+                    }
+                    (known.changes + 1, known.since)
+                }
+                _ => (0, now),
+            };
+            if self.index.add(&SearchDocument::of(&announced.card)) {
+                other_names |= known.is_none();
+                let known = KnownCard { announced: Arc::clone(announced), changes, since };
+                self.known.insert(name.clone(), known);
+            }
+        }
+        if other_names {
+            self.lookalikes = Lookalikes::new(self.known.keys().map(String::as_str));
+        }
+    }
+
+    /// Returns the entry of a card. A name that looks like it is named only if the caller may see it.
+    fn entry(&self, known: &KnownCard, visible: &impl Fn(&AgentCard) -> bool) -> CatalogueEntry {
+        let card = &known.announced.card;
+        let resembles = self.lookalikes.of(&card.name, |other| {
+            self.known.get(other).is_some_and(|known| visible(&known.announced.card))
+        });
+        entry_of(card, resembles)
+    }
+}
+
+impl KnownCard {
+    fn name(&self) -> &str {
+        &self.announced.card.name
+    }
+
+    /// Returns whether an announcement repeats this card.
+    fn is_same(&self, announced: &Arc<AnnouncedCard>) -> bool {
+        Arc::ptr_eq(&self.announced, announced) || self.announced.raw == announced.raw
+    }
+}
+
+impl CatalogueQuery {
+    /// Returns whether a card passes the filters.
+    fn admits(&self, card: &AgentCard) -> bool {
+        let catalogue = Catalogue::of(card);
+        let kind = match card::kind(card) {
+            AgentKind::Agent => CatalogueKind::Agent,
+            AgentKind::Workflow => CatalogueKind::Workflow,
+        };
+        let has_label = |label: &String| match label.split_once('=') {
+            Some((key, value)) => catalogue.labels.get(key).is_some_and(|own| own == value),
+            None => catalogue.labels.contains_key(label),
+        };
+        self.kind.is_none_or(|wanted| wanted == kind)
+            && self.stage.is_none_or(|wanted| wanted == catalogue.stage)
+            && self.maintainer.as_ref().is_none_or(|wanted| catalogue.maintainer.as_ref() == Some(wanted))
+            && self.label.as_ref().is_none_or(has_label)
+            && self.tag.as_ref().is_none_or(|tag| card.skills.iter().any(|skill| skill.tags.contains(tag)))
+    }
+}
+
+/// Returns the entry of a card.
+fn entry_of(card: &AgentCard, resembles: Option<&str>) -> CatalogueEntry {
+    let catalogue = Catalogue::of(card);
+    let mut tags: Vec<String> = card.skills.iter().flat_map(|skill| skill.tags.iter().cloned()).collect();
+    tags.sort();
+    tags.dedup();
+    let of_skills = card.skills.iter().flat_map(|skill| skill.examples.iter().flatten().cloned());
+    CatalogueEntry {
+        name: card.name.clone(),
+        kind: card::kind(card),
+        stage: catalogue.stage,
+        replaced_by: catalogue.replaced_by,
+        description: shortened(&card.description),
+        maintainer: catalogue.maintainer,
+        labels: catalogue.labels,
+        links: catalogue.links,
+        tags,
+        examples: catalogue.examples.into_iter().chain(of_skills).collect(),
+        side_effects: catalogue.side_effects,
+        resembles: resembles.map(str::to_owned),
+        found: None,
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_DESCRIPTION) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sinew_protocol::card::Announcement;
+
+    use super::*;
+
+    fn announced(name: &str, description: &str, catalogue: Catalogue) -> Arc<AnnouncedCard> {
+        let (name, description) = (name.to_owned(), description.to_owned());
+        let card = Announcement { name, description, catalogue, ..Announcement::default() }.card("test");
+        let raw = serde_json::to_vec(&card).unwrap().into();
+        Arc::new(AnnouncedCard { card, raw })
+    }
+
+    fn names(page: &CataloguePage) -> Vec<&str> {
+        page.entries.iter().map(|entry| entry.name.as_str()).collect()
+    }
+
+    fn query(text: &str) -> CatalogueQuery {
+        CatalogueQuery { q: Some(text.to_owned()), ..CatalogueQuery::default() }
+    }
+
+    #[test]
+    fn the_catalogue_is_listed_filtered_and_searched() {
+        let label = |team: &str| Catalogue {
+            labels: BTreeMap::from([("team".to_owned(), team.to_owned())]),
+            maintainer: Some(format!("team-{team}")),
+            ..Catalogue::default()
+        };
+        let deprecated =
+            Catalogue { stage: Stage::Deprecated, replaced_by: Some("refund".into()), ..label("a") };
+        let all = [
+            announced("refund", "Refunds an order.", label("a")),
+            announced("refund-old", "Refunds an order.", deprecated),
+            announced("orders", "Ships an order.", label("b")),
+        ];
+        let index = CatalogueIndex::default();
+        let find = |query: CatalogueQuery| index.find(&all, &query, |_| true);
+        assert_eq!(names(&find(CatalogueQuery::default())), ["orders", "refund", "refund-old"]);
+        let first = find(CatalogueQuery { limit: Some(2), ..CatalogueQuery::default() });
+        assert_eq!((first.total, first.next.as_deref()), (3, Some("refund")));
+        let rest = find(CatalogueQuery { after: first.next, ..CatalogueQuery::default() });
+        assert_eq!(names(&rest), ["refund-old"]);
+
+        let found = find(query("refund an order"));
+        assert_eq!(names(&found), ["refund", "orders", "refund-old"]);
+        assert_eq!(found.entries[2].replaced_by.as_deref(), Some("refund"));
+        let of_team = CatalogueQuery { label: Some("team=b".into()), ..query("refund an order") };
+        assert_eq!(names(&find(of_team)), ["orders"]);
+        let stage = CatalogueQuery { stage: Some(Stage::Deprecated), ..CatalogueQuery::default() };
+        assert_eq!(names(&find(stage)), ["refund-old"]);
+        let maintainer = CatalogueQuery { maintainer: Some("team-b".into()), ..CatalogueQuery::default() };
+        assert_eq!(names(&find(maintainer)), ["orders"]);
+        let kind = CatalogueQuery { kind: Some(CatalogueKind::Workflow), ..CatalogueQuery::default() };
+        assert_eq!(names(&find(kind)), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn hidden_entries_are_not_named() {
+        let all = [
+            announced("orders", "Ships an order.", Catalogue::default()),
+            announced("0rders", "Ships an order.", Catalogue::default()),
+        ];
+        let index = CatalogueIndex::default();
+        let page = index.find(&all, &query("order"), |_| true);
+        assert_eq!(page.entries[0].resembles.as_deref(), Some("0rders"));
+        let page = index.find(&all, &query("order"), |card| card.name == "orders");
+        assert_eq!((names(&page), page.entries[0].resembles.as_deref()), (vec!["orders"], None));
+    }
+
+    #[test]
+    fn a_card_that_changes_all_the_time_keeps_its_text() {
+        let index = CatalogueIndex::default();
+        for version in 0..=MAX_CHANGES {
+            let card = announced("flood", &format!("version{version}"), Catalogue::default());
+            index.find(&[card], &query("x"), |_| true);
+        }
+        let later = announced("flood", "lemons", Catalogue::default());
+        assert_eq!(names(&index.find(&[later], &query("lemons"), |_| true)), Vec::<&str>::new());
+        assert_eq!(names(&index.find(&[], &CatalogueQuery::default(), |_| true)), Vec::<&str>::new());
+    }
+}
