@@ -82,14 +82,8 @@ pub fn apply(graph: &IndexedPlan, state: &mut ExecutionState, at: Time, fact: &F
         }
         Fact::Failed { act, fault, output } => state.fail(graph, at, *act, fault, output.clone()),
         Fact::Cancelled { act, .. } => state.cancel(at, *act),
-        Fact::Paused { reason } => {
-            state.paused = Some(reason.clone());
-            state.stop_wall_before_work();
-        }
-        Fact::Resumed => {
-            state.paused = None;
-            state.restart_wall();
-        }
+        Fact::Paused { reason } => state.pause(reason),
+        Fact::Resumed => state.resume(),
         Fact::CancelRequested { reason } => state.cancelling = Some(reason.clone()),
         Fact::Concluded { outcome } => state.conclude(outcome),
         Fact::Ended => state.finish(),

@@ -67,16 +67,22 @@ impl ExecutionState {
         }
     }
 
-    /// Stops the time limit of an execution that is paused before it has activated a node: its
-    /// workflow is paused. A pause of running work does not stop it.
-    pub(super) fn stop_wall_before_work(&mut self) {
+    /// Pauses the execution. Its time limit stops only if no node is activated yet: its workflow is
+    /// paused.
+    pub(super) fn pause(&mut self, reason: &str) {
+        self.paused = Some(reason.to_owned());
         if self.acts.is_empty() {
             self.stop_wall(self.at);
         }
     }
 
-    /// Restarts the time limit of the execution, unless a person is asked.
-    pub(super) fn restart_wall(&mut self) {
+    /// Resumes the execution, and its time limit unless a person is asked.
+    pub(super) fn resume(&mut self) {
+        self.paused = None;
+        self.restart_wall();
+    }
+
+    fn restart_wall(&mut self) {
         if self.asking.is_empty()
             && let Some((deadline, stopped_at)) = self.stopped_wall.take()
         {

@@ -56,6 +56,7 @@ pub(crate) static API_ROUTES: LazyLock<Vec<ApiRoute>> = LazyLock::new(|| {
         steering::routes(),
         approvals::routes(),
         workflows::routes(),
+        workflows::control_routes(),
         editor::routes(),
         mesh_views::routes(),
         change_stream::routes(),

@@ -86,6 +86,23 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .role(AccessRole::Admin)
             .query::<DeleteQuery>()
             .returns::<RemovedWorkflow<'_>>(),
+        get("/node-types", "ListNodeTypes", "Describe the node types of a dialect", list_node_types)
+            .query::<NodeTypesQuery>()
+            .returns::<Vec<Map<String, Value>>>(),
+        post(
+            "/conversions",
+            "TryConversion",
+            "Run the conversion function of a connection on a sample",
+            try_conversion,
+        )
+        .json::<ConversionBody>()
+        .returns::<Map<String, Value>>(),
+    ]
+}
+
+/// Returns the routes that pause, resume and roll back a workflow.
+pub(super) fn control_routes() -> Vec<ApiRoute> {
+    vec![
         post(
             "/workflows/{name}/pause",
             "PauseWorkflow",
@@ -113,17 +130,6 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         .role(AccessRole::Admin)
         .json::<RollbackBody>()
         .returns::<WorkflowState>(),
-        get("/node-types", "ListNodeTypes", "Describe the node types of a dialect", list_node_types)
-            .query::<NodeTypesQuery>()
-            .returns::<Vec<Map<String, Value>>>(),
-        post(
-            "/conversions",
-            "TryConversion",
-            "Run the conversion function of a connection on a sample",
-            try_conversion,
-        )
-        .json::<ConversionBody>()
-        .returns::<Map<String, Value>>(),
     ]
 }
 
