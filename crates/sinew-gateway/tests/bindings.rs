@@ -123,6 +123,7 @@ async fn bindings_give_the_same_results() {
         let mut params = message(&id, json!([{"data": {"value": "hello"}}]));
         params["message"]["contextId"] = json!(format!("context-{id}"));
         params["message"]["metadata"] = json!({"skill": "single"});
+        params["configuration"] = json!({"historyLength": 0});
         let sent = world.perform(binding, endpoint, "SendMessage", &params).await.unwrap();
         let task = &sent["task"];
         assert_eq!(state(task), "TASK_STATE_COMPLETED", "{place}: {sent}");

@@ -104,12 +104,12 @@ async fn the_history_of_an_agents_task_has_its_request() {
     let world = GatewayWorld::new(&[]).await;
     world.serve_echo().await;
     let mut sent = message("m", json!([{"data": {"value": "v"}}]));
-    let ended = world.rpc("/agents/echo", "SendMessage", &sent).await;
+    let ended = world.rpc("/agents/one", "SendMessage", &sent).await;
     let task = &ended["result"]["task"];
     assert_eq!(history(task), [("ROLE_USER", "m")], "{ended}");
     assert_eq!(task["history"][0]["taskId"], task["id"], "{ended}");
     sent["configuration"] = json!({"historyLength": 0});
-    let repeated = world.rpc("/agents/echo", "SendMessage", &sent).await;
+    let repeated = world.rpc("/agents/one", "SendMessage", &sent).await;
     assert!(history(&repeated["result"]["task"]).is_empty(), "{repeated}");
     world.end().await;
 }

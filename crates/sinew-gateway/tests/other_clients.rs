@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use sinew_protocol::card::{Announcement, DELIVERY};
 
 use crate::support::{EventSource, GatewayWorld, SINGLE, held, message, review, state};
 
@@ -286,5 +287,33 @@ async fn a_session_of_mcp_2025_03_26_sends_batches() {
     assert_eq!(post(Some(&session), &large).await.unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
     let events = messages(&json!([call("c", "z")])).await;
     assert!(events.iter().any(|event| event["id"] == "c" && event["result"].is_object()), "{events:?}");
+    world.end().await;
+}
+
+/// An execution of an agent without an endpoint is a task of the agent, whatever started it.
+#[tokio::test]
+async fn executions_of_queue_only_agents_are_tasks() {
+    let world = GatewayWorld::new(&[]).await;
+    let card = Announcement { name: "queued".to_owned(), ..Announcement::default() }.card("test");
+    let mut card = serde_json::to_value(card).unwrap();
+    let extensions = card["capabilities"]["extensions"].as_array_mut().unwrap();
+    extensions.retain(|one| one["uri"] != DELIVERY);
+    extensions.push(json!({"uri": DELIVERY, "params": {"delivery": "queue", "endpoint": false}}));
+    world.mesh.cards().announce(&serde_json::from_value(card).unwrap()).await.unwrap();
+    world.wait_for_card("queued").await;
+    let start = json!({"agent": "queued", "input": {"n": 1}});
+    let started = world.request(Method::POST, "/api/v1/executions").json(&start).send().await.unwrap();
+    let status = started.status();
+    let started: Value = started.json().await.unwrap();
+    assert!(status.is_success(), "{started}");
+    let id = &started["execution"];
+    for endpoint in ["/agents/queued", "/a2a"] {
+        let read = world.rpc(endpoint, "GetTask", &json!({"id": id})).await;
+        assert_eq!(state(&read["result"]), "TASK_STATE_WORKING", "{endpoint}: {read}");
+        let list = world.rpc(endpoint, "ListTasks", &json!({})).await;
+        assert_eq!(&list["result"]["tasks"][0]["id"], id, "{endpoint}: {list}");
+    }
+    let cancelled = world.rpc("/agents/queued", "CancelTask", &json!({"id": id})).await;
+    assert_eq!(state(&cancelled["result"]), "TASK_STATE_CANCELED", "{cancelled}");
     world.end().await;
 }

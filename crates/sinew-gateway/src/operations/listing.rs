@@ -62,8 +62,7 @@ impl A2aOperations {
             let text = "statusTimestampAfter: expected a time like 2026-01-31T09:00:00Z";
             return Err(A2aError::invalid_params(text));
         }
-        // Lists have a history only on request.
-        let history = Some(params.history_length.unwrap_or(0));
+        let history = params.history_length;
         let after =
             params.page_token.as_deref().filter(|token| !token.is_empty()).map(read_token).transpose()?;
         let agents: Vec<(Arc<str>, bool)> = match &call.endpoint {
