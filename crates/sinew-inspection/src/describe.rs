@@ -132,9 +132,9 @@ fn paused_ms(execution: &Execution, now: Time) -> u64 {
     for round in execution.journal() {
         for fact in &round.facts {
             match fact {
-                Fact::Paused { .. } | Fact::Ended => since = since.or(Some(round.at)),
-                Fact::Resumed | Fact::Reopened { .. } => {
+                Fact::Paused { .. } | Fact::Resumed | Fact::Ended | Fact::Reopened { .. } => {
                     total += since.take().map_or(0, |since| round.at.saturating_sub(since));
+                    since = matches!(fact, Fact::Paused { .. } | Fact::Ended).then_some(round.at);
                 }
                 _ => {}
             }
