@@ -192,11 +192,7 @@ async fn announce(mesh: &Mesh, nth: usize, schema: Value) -> Fallible<()> {
         kind: AgentKind::Agent,
         input_schema: Some(schema.clone()),
         output_schema: Some(schema),
-        skills: Vec::new(),
-        visualisation: None,
-        delivery: sinew_protocol::card::Delivery::Queue,
-        node_requests: false,
-        offer: sinew_protocol::mcp_offer::McpOffer::default(),
+        ..Announcement::default()
     };
     let body = serde_json::to_vec(&announcement.card(mesh.namespace()))?;
     let subject = Subject::Card { agent: Token::of(&name) };
