@@ -5,7 +5,6 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use axum::http::request::Parts;
 use data_encoding::BASE64;
@@ -31,15 +30,13 @@ use sinew_protocol::artifact::StoredAt;
 use sinew_protocol::code;
 use sinew_protocol::jsonrpc::raw;
 use sinew_protocol::mcp_offer::{McpOffer, OfferKind};
-use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::agent_call::{AgentCall, CallError, CallOutcome, CallRequest, begun_at, fetch_results};
+use super::agent_call::{AgentCall, CallError, CallOutcome, CallRequest, begun_at};
 use super::bad_params::refused_params;
 use super::client_abilities::{ClientAbilities, LogSeverity};
 use super::client_input::{GivenInput, given_input, requests_of};
-use super::drain_tokens::DrainTokens;
 use super::list_changes::{serve_subscription, tell_lists};
 use super::long_lines::{OVERSIZED, oversized};
 use super::offer_output::OfferOutput;
@@ -47,6 +44,7 @@ use super::offers::{OfferLists, card_of, completions_of, find_card, find_resourc
 use super::open_calls::{ConnectedCall, OpenCall, OpenCalls, cancel_task};
 use super::resource_uri::{ARTIFACT_TEMPLATE, ResourceLocation, TASK_TEMPLATE, task_uri};
 use super::resource_watch::ResourceWatch;
+use super::shared_state::McpShared;
 use super::tool_list::{input_of, tool_of};
 use super::tool_result::{
     coded_error, detailed_task, error_of, failure, refusal, result_of_message, result_of_task, unknown_offer,
@@ -55,11 +53,8 @@ use super::tool_result::{
 use super::tool_search::{ToolMode, ToolRequest};
 use super::{MESSAGE_ID_META, TASK_META};
 use crate::access::CallerIdentity;
-use crate::files::FileLinks;
 use crate::operations::{A2aOperations, Endpoint, OperationCall, OperationReply, short};
 
-/// Changes of the mesh within this time are reported together.
-const GATHER: Duration = Duration::from_millis(200);
 /// Page size of lists.
 const ENTRIES_PER_PAGE: usize = 500;
 /// Milliseconds for which clients may cache a list.
@@ -68,90 +63,6 @@ const LIST_TTL_MS: u64 = 5_000;
 const MAX_WATCHED: usize = 64;
 /// Maximum size of an artifact that a client can read.
 const MAX_RESOURCE_BYTES: usize = 1 << 20;
-
-/// State shared by the servers of all clients.
-#[derive(Debug)]
-pub(crate) struct McpShared {
-    operations: A2aOperations,
-    /// Caller of requests over pipes; `None` if each request has its own.
-    pipe_caller: Option<CallerIdentity>,
-    /// Address of the gateway's console, where people answer questions; `None` without a console.
-    console: Option<String>,
-    /// What a tool list contains if the address of a client selects nothing.
-    tools: ToolMode,
-    /// Creates addresses of files; `None` for clients over pipes, which read resources.
-    links: Option<FileLinks>,
-    /// Ends open streams and calls when the gateway drains.
-    drain: DrainTokens,
-    /// The most recently reported offers.
-    offers: watch::Receiver<OfferLists>,
-    _follower: AbortOnDropHandle<()>,
-}
-
-impl McpShared {
-    /// Creates the state, which follows the cards of the mesh until it is dropped.
-    pub(crate) fn new(
-        operations: A2aOperations,
-        pipe_caller: Option<CallerIdentity>,
-        drain: DrainTokens,
-    ) -> Self {
-        let mut cards = operations.cards();
-        let (sender, offers) = watch::channel(OfferLists::of(&operations));
-        let offered = operations.clone();
-        let follower = tokio::spawn(async move {
-            loop {
-                cards.changed().await;
-                tokio::time::sleep(GATHER).await;
-                let now = OfferLists::of(&offered);
-                sender.send_if_modified(|offers| {
-                    let is_new = *offers != now;
-                    *offers = now;
-                    is_new
-                });
-            }
-        });
-        let follower = AbortOnDropHandle::new(follower);
-        Self {
-            operations,
-            pipe_caller,
-            console: None,
-            links: None,
-            tools: ToolMode::default(),
-            drain,
-            offers,
-            _follower: follower,
-        }
-    }
-
-    /// Sets the address of the console, where people answer questions.
-    pub(crate) fn with_console(self, console: Option<String>) -> Self {
-        Self { console, ..self }
-    }
-
-    /// Sets what tool lists contain by default.
-    pub(crate) fn with_tools(self, tools: ToolMode) -> Self {
-        Self { tools, ..self }
-    }
-
-    /// Sets the addresses of files in results.
-    pub(crate) fn with_links(self, links: Option<FileLinks>) -> Self {
-        Self { links, ..self }
-    }
-
-    /// Replaces results in the artifact store by their data, unless they are too large, and other
-    /// addresses of the mesh by addresses that clients can open.
-    async fn show_files(&self, operations: &A2aOperations, task: &mut Task) {
-        fetch_results(operations, task).await;
-        if let Some(links) = &self.links {
-            links.in_task(task);
-        }
-    }
-
-    /// Returns the tokens that end open streams and calls when the gateway drains.
-    pub(super) fn drain(&self) -> &DrainTokens {
-        &self.drain
-    }
-}
 
 /// Resource subscriptions of a client, by address. Dropping an entry ends its subscription.
 type WatchedResources = Mutex<HashMap<String, AbortOnDropHandle<()>>>;

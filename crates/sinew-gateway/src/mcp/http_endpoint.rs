@@ -29,7 +29,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::bad_params::refused_params;
 use super::batch;
-use super::handler::{McpHandler, McpShared};
+use super::handler::McpHandler;
+use super::shared_state::McpShared;
 use crate::access::CallerIdentity;
 use crate::http_error::{HttpProblem, PROBLEM_JSON};
 use crate::operations::short;
@@ -81,7 +82,7 @@ impl McpEndpoint {
     /// Creates the endpoint. When the gateway drains, streams that wait for changes end, and calls
     /// continue.
     pub(crate) fn new(shared: McpShared, options: &GatewayOptions, streams: Arc<Semaphore>) -> Self {
-        let idle = shared.drain().idle.clone();
+        let idle = shared.drain.idle.clone();
         let (shared, limits) = (Arc::new(shared), &options.limits);
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(limits.blocking + SESSION_RESERVE);

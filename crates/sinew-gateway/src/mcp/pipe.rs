@@ -11,8 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio_util::sync::CancellationToken;
 
 use super::drain_tokens::DrainTokens;
-use super::handler::{McpHandler, McpShared};
+use super::handler::McpHandler;
 use super::long_lines;
+use super::shared_state::McpShared;
 use crate::access::CallerIdentity;
 use crate::error::GatewayError;
 use crate::operations::{A2aOperations, short};
