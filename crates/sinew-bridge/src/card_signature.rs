@@ -101,8 +101,9 @@ impl CardKeys {
         Ok(Self(keys))
     }
 
-    /// Fails unless one of these keys signed the card.
-    pub(crate) fn check(&self, card: &Value) -> Result<(), String> {
+    /// Returns the part of the card that one of these keys signed. Fails if there is none. The members that a
+    /// card has for clients of A2A 0.3 are removed unless the signature covers them.
+    pub(crate) fn signed_part(&self, card: &Value) -> Result<Value, String> {
         let signatures =
             card.get("signatures").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         if signatures.is_empty() {
@@ -110,15 +111,15 @@ impl CardKeys {
         }
         let mut reason = "its signature is by another key".to_owned();
         for signature in signatures.iter().take(MAX_SIGNATURES) {
-            match self.check_one(card, signature) {
-                Ok(()) => return Ok(()),
+            match self.part_signed_by(card, signature) {
+                Ok(part) => return Ok(part),
                 Err(found) => reason = found,
             }
         }
         Err(reason)
     }
 
-    fn check_one(&self, card: &Value, signature: &Value) -> Result<(), String> {
+    fn part_signed_by(&self, card: &Value, signature: &Value) -> Result<Value, String> {
         let text = |name: &str| signature.get(name).and_then(Value::as_str).unwrap_or_default();
         let protected = text("protected");
         let header = BASE64URL_NOPAD.decode(protected.as_bytes()).map_err(|error| error.to_string())?;
@@ -128,7 +129,7 @@ impl CardKeys {
         }
         let bytes =
             BASE64URL_NOPAD.decode(text("signature").as_bytes()).map_err(|error| error.to_string())?;
-        let mut known = self.0.iter().filter(|key| {
+        let known = self.0.iter().filter(|key| {
             // A key is for one algorithm, regardless of the signature's claim.
             key.algorithm == header.alg && (key.id.is_none() || header.kid.is_none() || key.id == header.kid)
         });
@@ -139,22 +140,16 @@ impl CardKeys {
         // A signature of A2A 1.0 may leave out the members that a card also has for clients of 0.3.
         let mut modern = unsigned.clone();
         remove_old_members(&mut modern);
-        let payloads = [&unsigned, &modern]
-            .into_iter()
-            .flat_map(|card| [canonical_json(card), canonical_json(&without_defaults(card))])
-            .collect::<Vec<_>>();
-        let fits = |key: &CardKey| {
-            payloads.iter().any(|payload| {
+        let fits = |key: &CardKey, card: &Value| {
+            [canonical_json(card), canonical_json(&without_defaults(card))].iter().any(|payload| {
                 let signed = format!("{protected}.{}", BASE64URL_NOPAD.encode(payload.as_bytes()));
                 let key = UnparsedPublicKey::new(key.algorithm.verification(), &key.public_key);
                 key.verify(signed.as_bytes(), &bytes).is_ok()
             })
         };
-        if known.any(fits) {
-            Ok(())
-        } else {
-            Err("its signature is by another key, or the card was modified".to_owned())
-        }
+        let keys: Vec<&CardKey> = known.collect();
+        let signed = [unsigned, modern].into_iter().find(|card| keys.iter().any(|key| fits(key, card)));
+        signed.ok_or_else(|| "its signature is by another key, or the card was modified".to_owned())
     }
 }
 

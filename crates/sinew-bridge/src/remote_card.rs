@@ -62,13 +62,13 @@ pub(crate) async fn fetch_card(
         let Some(body) = fetch_bytes(settings, place.url, hosts, credentials).await? else { continue };
         let raw: Value = read_unique(&body)
             .map_err(|error| bad_card(settings, &credentials.secrets().hide(&error.to_string())))?;
-        let modern = modern_card(raw.clone());
+        let mut modern = modern_card(raw.clone());
         if place.agent.is_some_and(|agent| !has_interface_at(&modern, &agent)) {
             continue;
         }
         if let Some(keys) = &settings.card_keys {
             let untrusted = |reason| BridgeError::Untrusted { address: settings.shown_address(), reason };
-            keys.check(&raw).map_err(untrusted)?;
+            modern = modern_card(keys.signed_part(&raw).map_err(untrusted)?);
         }
         return read_card(settings, credentials.secrets().hide_in_value(&modern));
     }

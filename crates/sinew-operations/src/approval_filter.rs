@@ -69,8 +69,7 @@ impl FieldCondition {
     /// Parses conditions: `FIELD=VALUE`, several joined by `and`. Operators: `=`, `!=`, `<`, `<=`,
     /// `>`, `>=`.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, Failure> {
-        let text = text.trim();
-        if text.is_empty() { Ok(Vec::new()) } else { text.split(" and ").map(Self::parse).collect() }
+        if text.trim().is_empty() { Ok(Vec::new()) } else { text.split(" and ").map(Self::parse).collect() }
     }
 
     fn parse(text: &str) -> Result<Self, Failure> {

@@ -20,7 +20,7 @@ while read -r line; do
         ;;
     esac
 done
-for group in $groups; do kill -KILL -- "-$group"; done
+for group in $groups; do kill -s KILL -- "-$group"; done
 "#;
 
 /// A process group that is killed if this process ends before this value is dropped.

@@ -36,7 +36,7 @@ fn cards_are_trusted_by_pinned_keys_only() {
     let with_ed =
         |card: &Value, header: &Value| signed(card, header, |bytes| ed.sign(bytes).as_ref().to_vec());
     let check = |what: &str, card: &Value, expected: bool| {
-        assert_eq!(keys.check(card).is_ok(), expected, "{what}: {:?}", keys.check(card));
+        assert_eq!(keys.signed_part(card).is_ok(), expected, "{what}: {:?}", keys.signed_part(card));
     };
     check("by P-256", &with_ec(&card, &json!({"alg": "ES256", "kid": "ec"})), true);
     check("by Ed25519, without an id", &with_ed(&card, &json!({"alg": "EdDSA"})), true);
@@ -55,8 +55,12 @@ fn cards_are_trusted_by_pinned_keys_only() {
     );
     let jku = json!({"alg": "EdDSA", "kid": "ed", "jku": "https://evil.example/keys"});
     check("another key behind jku", &signed(&card, &jku, |bytes| other.sign(bytes).as_ref().to_vec()), false);
+    // A member for clients of A2A 0.3 that is not signed has no effect.
+    let mut with_address = with_ed(&card, &json!({"alg": "EdDSA"}));
+    with_address["url"] = json!("https://evil.example");
+    assert_eq!(keys.signed_part(&with_address), Ok(card.clone()));
     for (member, value) in
-        [("name", json!("b")), ("description", json!("x")), ("url", json!("https://evil.example"))]
+        [("name", json!("b")), ("description", json!("x")), ("iconUrl", json!("https://evil.example"))]
     {
         let mut changed = with_ed(&card, &json!({"alg": "EdDSA"}));
         changed[member] = value;

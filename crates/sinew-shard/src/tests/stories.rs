@@ -314,9 +314,9 @@ pub(super) mod commands {
         ";
         a_kept_child_waits_and_a_kept_start_can_be_cancelled: "
             keep line | -
-            start x parent | began x, child y
-            begin y | began y
-            cancel y | finish y cancelled, yes
+            start x parent | began x, child x.k#1
+            begin x.k#1 | began x-k1
+            cancel x-k1 | finish x-k1 cancelled, yes
         ";
         a_cancelled_execution_drops_its_tasks: "
             start x one | began x, task x.a#1
