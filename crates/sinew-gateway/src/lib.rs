@@ -47,13 +47,14 @@ mod sse;
 mod stall_guard;
 mod state;
 mod tls;
+mod tool_mode;
 mod traffic_meter;
 mod webhook;
 mod webhook_triggers;
 
 pub use error::GatewayError;
 pub use gateway::Gateway;
-pub use mcp::{ToolMode, serve_mcp, serve_mcp_stdio};
+pub use mcp::{serve_mcp, serve_mcp_stdio};
 pub use options::{
     AccessOptions, DEFAULT_PORT, GatewayLimits, GatewayOptions, GrpcAddressForm, OidcClient, OidcOptions,
     TlsFiles, TransportSecurity,
@@ -61,3 +62,4 @@ pub use options::{
 pub use routes::{RouteDescription, described_routes};
 pub use sinew_agents::ReachableAddresses;
 pub use sinew_console::ConsoleMode;
+pub use tool_mode::ToolMode;

@@ -10,7 +10,7 @@ use sinew_executor::service::Adapters;
 use sinew_protocol::access::KeyLimits;
 use tokio::runtime::Handle;
 
-use crate::mcp::ToolMode;
+use crate::tool_mode::ToolMode;
 
 /// Default port of a gateway.
 pub const DEFAULT_PORT: u16 = 8234;

@@ -50,10 +50,11 @@ use super::tool_result::{
     coded_error, detailed_task, error_of, failure, refusal, result_of_message, result_of_task, unknown_offer,
     unknown_resource,
 };
-use super::tool_search::{ToolMode, ToolRequest};
+use super::tool_search::ToolRequest;
 use super::{MESSAGE_ID_META, TASK_META};
 use crate::access::CallerIdentity;
 use crate::operations::{A2aOperations, Endpoint, OperationCall, OperationReply, short};
+use crate::tool_mode::ToolMode;
 
 /// Page size of lists.
 const ENTRIES_PER_PAGE: usize = 500;

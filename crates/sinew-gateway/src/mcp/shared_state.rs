@@ -9,10 +9,10 @@ use tokio_util::task::AbortOnDropHandle;
 use super::agent_call::fetch_results;
 use super::drain_tokens::DrainTokens;
 use super::offers::OfferLists;
-use super::tool_search::ToolMode;
 use crate::access::CallerIdentity;
 use crate::files::FileLinks;
 use crate::operations::A2aOperations;
+use crate::tool_mode::ToolMode;
 
 /// Changes of the mesh within this time are reported together.
 const GATHER: Duration = Duration::from_millis(200);

@@ -5,7 +5,6 @@
 //! with it the prompt cache of the host, stays the same. Tools that are not listed can be called by
 //! their names, with the same checks.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::http::Uri;
@@ -20,6 +19,7 @@ use sinew_protocol::mcp_offer::OfferKind;
 use super::offers::card_of;
 use super::tool_list::{tool_name, tool_of};
 use crate::operations::{A2aOperations, short};
+use crate::tool_mode::ToolMode;
 
 /// Number of tools up to which a list contains them all.
 const MAX_LISTED_TOOLS: usize = 40;
@@ -41,35 +41,6 @@ const PARAMETER: &str = "tools";
 const FIND: &str = "find_tools";
 const DESCRIBE: &str = "describe_tool";
 const CALL: &str = "call_tool";
-
-/// What the tool list of a client contains.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum ToolMode {
-    /// All tools if there are few, else those of [`ToolMode::Find`].
-    #[default]
-    Auto,
-    /// All tools, for hosts that search themselves.
-    All,
-    /// The tools that search and call others.
-    Find,
-    /// The tools whose names match a pattern (`*` matches any text), and those of
-    /// [`ToolMode::Find`].
-    Named(Vec<String>),
-}
-
-impl FromStr for ToolMode {
-    type Err = std::convert::Infallible;
-
-    /// Parses `auto`, `all`, `find`, or names and patterns with commas between them.
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text {
-            "" | "auto" => Self::Auto,
-            "all" => Self::All,
-            "find" => Self::Find,
-            names => Self::Named(names.split(',').map(|name| name.trim().to_owned()).collect()),
-        })
-    }
-}
 
 impl ToolMode {
     /// Returns the mode in the address of a request, `/mcp?tools=MODE`; `None` without one.

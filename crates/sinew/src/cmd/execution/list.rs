@@ -49,7 +49,7 @@ pub(crate) struct ListArgs {
     #[arg(short, long, value_name = "NAME")]
     workflow: Vec<String>,
     /// Only executions of this version (a prefix of its digest)
-    #[arg(long, value_name = "DIGEST")]
+    #[arg(long = "workflow-version", id = "workflow-version", value_name = "DIGEST")]
     version: Vec<String>,
     /// Only executions with this label. May be repeated
     #[arg(short, long = "label", value_name = "KEY=VALUE")]
@@ -58,7 +58,7 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "KEY")]
     key: Vec<String>,
     /// Only executions started by this caller
-    #[arg(long, value_name = "NAME")]
+    #[arg(long = "caller", id = "started-by", value_name = "NAME")]
     caller: Vec<String>,
     /// Only executions that called this agent or workflow
     #[arg(long, value_name = "NAME")]

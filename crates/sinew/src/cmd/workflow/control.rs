@@ -55,7 +55,7 @@ pub(crate) struct RollbackArgs {
     #[arg(value_name = "NAME")]
     name: String,
     /// Prefix of the digest, or the version in the file [default: the version before the current one]
-    #[arg(value_name = "VERSION")]
+    #[arg(id = "workflow-version", value_name = "VERSION")]
     version: Option<String>,
     #[command(flatten)]
     mesh: Connection,
