@@ -15,8 +15,8 @@ const REASON: &str = "wrong prices, see INC-42";
 
 fn orders(version: &str) -> String {
     format!(
-        "workflow:
-  name: orders
+        "name: orders
+workflow:
   version: {version}
   description: Doubles a number.
   input_schema: {{type: object, properties: {{n: {{type: integer}}, order: {{type: string}}}}}}

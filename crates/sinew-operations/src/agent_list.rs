@@ -20,7 +20,7 @@ use sinew_protocol::card::{self, AgentKind, CARD_LATE_AFTER, CARD_TTL};
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{Token, code};
 
-use crate::agent_service::ask_processes;
+use crate::agent_service::{ask_processes, may_ask_processes};
 use crate::execution_list::{ListDepth, RestOfList};
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::{MeshOperator, RowDetails};
@@ -131,7 +131,11 @@ fn need(row: &AgentRow) -> (u8, Reverse<u64>, String) {
 /// Adds the work that the processes of an agent report; the row stays as it is if they do not respond, or
 /// the user may not query them.
 async fn with_work(mesh: &Mesh, mut row: AgentRow) -> AgentRow {
-    let processes = ask_processes(mesh, &row.name).await.unwrap_or_default();
+    let processes = if may_ask_processes(mesh, &row.name).await {
+        ask_processes(mesh, &row.name).await.unwrap_or_default()
+    } else {
+        Vec::new()
+    };
     row.work = AgentLoad::of(&processes);
     row.state = with_draining(row.state, row.work.as_ref());
     row

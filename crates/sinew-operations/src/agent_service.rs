@@ -75,6 +75,16 @@ pub async fn ask_processes(mesh: &Mesh, agent: &str) -> Result<Vec<AgentProcess>
     }
 }
 
+/// Returns whether this user may request the statistics of an agent's processes.
+pub async fn may_ask_processes(mesh: &Mesh, agent: &str) -> bool {
+    let rights = mesh.admin().rights().await;
+    rights.is_ok_and(|rights| rights.is_none_or(|granted| granted.may_publish(&statistics_subject(agent))))
+}
+
+fn statistics_subject(agent: &str) -> String {
+    format!("$SRV.STATS.{}", Token::of(agent))
+}
+
 async fn gather(mesh: &Mesh, agent: &str) -> Result<Vec<AgentProcess>, Failure> {
     let unsent = |error: &dyn std::fmt::Display| {
         let text = format!("cannot query the processes of an agent: {error}");
@@ -83,8 +93,10 @@ async fn gather(mesh: &Mesh, agent: &str) -> Result<Vec<AgentProcess>, Failure> 
     let client = mesh.client();
     let inbox = client.new_inbox();
     let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| unsent(&error))?;
-    let subject = format!("$SRV.STATS.{}", Token::of(agent));
-    client.publish_with_reply(subject, inbox, "".into()).await.map_err(|error| unsent(&error))?;
+    client
+        .publish_with_reply(statistics_subject(agent), inbox, "".into())
+        .await
+        .map_err(|error| unsent(&error))?;
     let mut found = Vec::new();
     let mut patience = FIRST_ANSWER;
     while found.len() < MAX_PROCESSES {

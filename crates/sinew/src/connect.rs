@@ -206,16 +206,16 @@ impl Connection {
             screen_calm: None,
         };
         let mut mesh = connect.open().await?;
-        if role == OPERATOR_ROLE {
-            // Without an answer, nothing proves the name.
-            let is_proven = mesh.proves_caller().await.unwrap_or_default();
-            mesh = mesh.with_origin(ChangeOrigin { via: EntryPoint::Cli, key: None, is_proven });
-        }
         if !LASTING.contains(&role)
             && let Ok(tell) = REFUSED.try_with(mpsc::Sender::clone)
         {
             let denied = mesh.admin().denied();
             tokio::spawn(async move { tell.send(denied.await).await });
+        }
+        if role == OPERATOR_ROLE {
+            // Without an answer, nothing proves the name.
+            let is_proven = mesh.proves_caller().await.unwrap_or_default();
+            mesh = mesh.with_origin(ChangeOrigin { via: EntryPoint::Cli, key: None, is_proven });
         }
         Ok(mesh)
     }

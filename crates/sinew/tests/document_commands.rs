@@ -24,7 +24,7 @@ const OFFLINE: [&str; 9] = [
 ];
 
 /// Documents whose commands other tests run, or nothing can: a reason each.
-const ELSEWHERE: [(&str, &str); 18] = [
+const ELSEWHERE: [(&str, &str); 20] = [
     ("README.md", "transcripts::readme types it"),
     ("AGENTS.md", "commands of the build"),
     ("crates/sinew-chaos/README.md", "commands of the build"),
@@ -32,9 +32,11 @@ const ELSEWHERE: [(&str, &str); 18] = [
     ("crates/sinew/src/templates/rust/README.md", "examples::projects build it"),
     ("deploy/README.md", "the_commands_of_deployment_print_accounts"),
     ("docs/calling.md", "sinew-gateway runs its examples"),
+    ("docs/catalogue.md", "cli::tests parses them; sinew-gateway searches"),
     ("docs/console.md", "gateways_answer_as_their_pages_show"),
     ("docs/gateway.md", "gateways_answer_as_their_pages_show"),
     ("docs/mcp.md", "gateways_answer_as_their_pages_show"),
+    ("docs/operations.md", "its commands follow a restored backup; journeys run them"),
     ("docs/releasing.md", "a release build takes a quarter of an hour"),
     ("docs/testing.md", "commands of the build"),
     ("docs/write-a-workflow.md", "a_first_workflow_is_created_run_and_tested"),

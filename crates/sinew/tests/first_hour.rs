@@ -152,7 +152,7 @@ fn dev_keeps_what_it_has_and_says_what_to_type() {
     let mut here = world.command(&["agent", "list", "-o", "name"]);
     assert_eq!(
         text(&here.env_remove("NATS_URL").output().unwrap().stdout),
-        "Pricing\necho\nfailing\ngreeter\nhttp\njudge\norders\nrecord-tools\nresearcher\nrouter\nsummariser\n\
+        "Pricing\necho\nfailing\ngreeter\nhttp\njudge\nrecord-tools\nresearcher\nrouter\nsummariser\n\
          text-tools\nwriter\n"
     );
     world.ends(&["run", "orders", "--mesh", "-p", "amount=1", "--id", "kept", "--timeout", "3s"], 5);

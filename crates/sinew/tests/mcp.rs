@@ -103,5 +103,8 @@ fn a_host_without_words_or_with_wrong_ones_ends_the_process() {
     let config: Value = serde_json::from_str(&config).unwrap();
     let arguments = &config["mcpServers"]["sinew"]["args"];
     assert_eq!((&arguments[0], &arguments[1]), (&json!("mcp"), &json!("--nats")), "{config}");
-    assert!(arguments.to_string().ends_with(r#""--namespace","other","--expose","re*"]"#), "{config}");
+    assert!(
+        arguments.to_string().ends_with(r#""--namespace","other","--tools","all","--expose","re*"]"#),
+        "{config}"
+    );
 }
