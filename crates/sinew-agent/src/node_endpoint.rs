@@ -211,7 +211,7 @@ fn run(host: &Arc<AgentHost>, context: Context, input: Value) -> Option<Bytes> {
     let agent = &host.agent;
     let arrived = std::time::Instant::now();
     let ended = |fault: Option<&Fault>| {
-        agent.figures.ended(&agent.agent.name, TaskTimes::worked(arrived.elapsed()), fault)
+        agent.figures.ended(&agent.agent.name, TaskTimes::worked(arrived.elapsed()), fault);
     };
     let failed = |fault: Fault| {
         ended(Some(&fault));

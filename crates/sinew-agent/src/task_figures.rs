@@ -143,7 +143,7 @@ mod tests {
             figures.ended("one", TaskTimes::worked(Duration::from_millis(ms)), None);
         }
         let refused = EndedTask::refused(Fault::failure("SINEW-5090", "a secret"));
-        figures.begin("one", Duration::from_secs(60)).end(&refused);
+        figures.begin("one", Duration::from_mins(1)).end(&refused);
         drop(figures.begin("one", Duration::ZERO));
         let open = figures.begin("one", Duration::ZERO);
         let told = figures.to_json();

@@ -41,7 +41,7 @@ impl Drawing {
     }
 }
 
-impl<'a> Graph<'a> {
+impl Graph<'_> {
     /// Returns the graph without the edges to its end, and their sources and targets, if it is large
     /// and has many of them: every node without successor has such an edge, and they cross
     /// everything.

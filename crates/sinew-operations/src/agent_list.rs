@@ -103,7 +103,7 @@ pub async fn list_agents(mesh: &Mesh, cards: &Cards) -> Result<Vec<AgentRow>, Fa
     let offline = offline_cards(mesh, cards).await?;
     let offline = offline.iter().filter(|one| card::kind(&one.card) == AgentKind::Agent);
     rows.extend(offline.map(|one| agent_row(&one.card, AgentState::Offline, one.age, &queues)));
-    rows.sort_by(|a, b| need(a).cmp(&need(b)));
+    rows.sort_by_key(need);
     Ok(rows)
 }
 

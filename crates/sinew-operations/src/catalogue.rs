@@ -94,39 +94,36 @@ impl CatalogueIndex {
         let wanted =
             |known: &KnownCard| visible(&known.announced.card) && query.admits(&known.announced.card);
         let limit = query.limit.unwrap_or(CATALOGUE_PAGE).clamp(1, MAX_CATALOGUE_PAGE);
-        match query.q.as_deref().filter(|text| !text.trim().is_empty()) {
-            Some(text) => {
-                let search = SearchQuery { text, limit };
-                let results = state.index.search(&search, |name| state.known.get(name).is_some_and(wanted));
-                let entries = results.hits.into_iter().filter_map(|hit| {
-                    let mut entry = state.entry(state.known.get(&hit.name)?, &visible);
-                    let words = hit.matches.into_iter();
-                    let words =
-                        words.map(|(field, word)| MatchedWord { field: field.name().to_owned(), word });
-                    entry.found =
-                        Some(CatalogueMatch { score: hit.score, words: words.collect(), skill: hit.skill });
-                    Some(entry)
-                });
-                CataloguePage {
-                    entries: entries.collect(),
-                    total: results.total,
-                    corrections: results.corrections.into_iter().collect(),
-                    next: None,
-                }
+        if let Some(text) = query.q.as_deref().filter(|text| !text.trim().is_empty()) {
+            let search = SearchQuery { text, limit };
+            let results = state.index.search(&search, |name| state.known.get(name).is_some_and(wanted));
+            let entries = results.hits.into_iter().filter_map(|hit| {
+                let mut entry = state.entry(state.known.get(&hit.name)?, &visible);
+                let words = hit.matches.into_iter();
+                let words =
+                    words.map(|(field, word)| MatchedWord { field: field.name().to_owned(), word });
+                entry.found =
+                    Some(CatalogueMatch { score: hit.score, words: words.collect(), skill: hit.skill });
+                Some(entry)
+            });
+            CataloguePage {
+                entries: entries.collect(),
+                total: results.total,
+                corrections: results.corrections.into_iter().collect(),
+                next: None,
             }
-            None => {
-                let listed: Vec<&KnownCard> = state.known.values().filter(|known| wanted(known)).collect();
-                let after = query.after.as_deref();
-                let rest = listed.iter().filter(|known| after.is_none_or(|after| known.name() > after));
-                let mut page: Vec<&KnownCard> = rest.take(limit + 1).copied().collect();
-                let next = (page.len() > limit).then(|| page[limit - 1].name().to_owned());
-                page.truncate(limit);
-                CataloguePage {
-                    entries: page.into_iter().map(|known| state.entry(known, &visible)).collect(),
-                    total: listed.len(),
-                    corrections: BTreeMap::new(),
-                    next,
-                }
+        } else {
+            let listed: Vec<&KnownCard> = state.known.values().filter(|known| wanted(known)).collect();
+            let after = query.after.as_deref();
+            let rest = listed.iter().filter(|known| after.is_none_or(|after| known.name() > after));
+            let mut page: Vec<&KnownCard> = rest.take(limit + 1).copied().collect();
+            let next = (page.len() > limit).then(|| page[limit - 1].name().to_owned());
+            page.truncate(limit);
+            CataloguePage {
+                entries: page.into_iter().map(|known| state.entry(known, &visible)).collect(),
+                total: listed.len(),
+                corrections: BTreeMap::new(),
+                next,
             }
         }
     }

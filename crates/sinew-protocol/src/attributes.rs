@@ -81,9 +81,7 @@ impl ExecutionAttributes {
             if kept.labels.pop_last().is_none() && kept.called.pop().is_none() {
                 // Key, session and user are bounded; only together can they exceed the limit.
                 (kept.session, kept.user) = (String::new(), String::new());
-                if kept.idempotency_key.take().is_none() {
-                    return None;
-                }
+                kept.idempotency_key.take()?;
             }
         }
     }

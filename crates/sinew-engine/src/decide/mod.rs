@@ -115,7 +115,7 @@ impl Decider<'_> {
     fn input(&mut self, input: EngineInput) -> Result<(), InputRefusal> {
         match input {
             EngineInput::Start { input, mode, depth, chain, paused } => {
-                self.start(input, mode, (depth, chain), paused)?
+                self.start(input, mode, (depth, chain), paused)?;
             }
             _ if self.state.start.is_none() => return Err(InputRefusal::NotStarted),
             EngineInput::Done { act, attempt, mut result } => {

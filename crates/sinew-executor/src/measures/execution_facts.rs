@@ -78,7 +78,7 @@ pub(crate) fn measure(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time,
             tokens(result.as_ref().map_or(usage, |reply| reported_usage(reply)));
         }
         Fact::Dispatched { act, tries: 1, ask, .. } if !ask.is_helper() => {
-            log_node_start(ctx, meta, *act, ask)
+            log_node_start(ctx, meta, *act, ask);
         }
         Fact::Late { usage, .. } => tokens(usage),
         Fact::Completed { act, reused: false, .. } => activation(ctx, meta, now, *act, "succeeded", None),

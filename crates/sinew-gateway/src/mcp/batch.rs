@@ -63,7 +63,7 @@ pub(super) async fn answer(
             // A notification, or a response, has no answer.
             _ if parts.status == StatusCode::ACCEPTED => {}
             _ => {
-                let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+                let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
                 if let Ok(message) = serde_json::from_slice::<Value>(&body) {
                     let event = Bytes::from(format!("event: message\ndata: {message}\n\n"));
                     streams.push(StreamExt::boxed(stream::iter([Ok(event)])));

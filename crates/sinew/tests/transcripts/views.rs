@@ -51,7 +51,7 @@ const HOSTILE_TEXTS: [&str; 36] = [
 ];
 
 /// Commands that show no text of others, each with the reason.
-const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 18] = [
+const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 19] = [
     ("", "help"),
     ("approval", "a group of commands"),
     ("agent", "a group of commands"),
