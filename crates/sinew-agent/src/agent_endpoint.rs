@@ -144,10 +144,14 @@ impl A2aService for AgentTasks {
             return outcome;
         }
         let history_length = params.configuration.as_ref().and_then(|wanted| wanted.history_length);
-        let answer = |entry: &Entry| if history_length.is_none() { A2aAnswer::of_task(&entry.json()) } else {
-            let mut task = Arc::unwrap_or_clone(entry.snapshot());
-            trim_history(&mut task, history_length);
-            A2aAnswer::of_task(&task)
+        let answer = |entry: &Entry| {
+            if history_length.is_none() {
+                A2aAnswer::of_task(&entry.json())
+            } else {
+                let mut task = Arc::unwrap_or_clone(entry.snapshot());
+                trim_history(&mut task, history_length);
+                A2aAnswer::of_task(&task)
+            }
         };
         let entry = match params.message.task_id.clone() {
             Some(task) => self.answer_question(&call.caller, &task.0, params)?,

@@ -67,7 +67,9 @@ impl MarkdownPage {
                 ("\">", "</a>")
             }
             Tag::List(Some(first)) => {
-                self.html.push_str(&format!("<ol start=\"{first}\""));
+                self.html.push_str("<ol start=\"");
+                self.html.push_str(&first.to_string());
+                self.html.push('"');
                 (">", "</ol>")
             }
             Tag::TableHead => {

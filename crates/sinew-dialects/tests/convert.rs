@@ -91,7 +91,7 @@ fn what_sam_cannot_say_stops_the_conversion() {
         (
             canvas(&json!([start, agent("a"), approval]), &[("s", "output", "a"), ("a", "output", "ok")]),
             "ok",
-            "a decision by a person",
+            "has no target",
         ),
         (
             canvas(

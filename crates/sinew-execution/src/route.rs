@@ -2,6 +2,7 @@
 //! compares without reading records.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use sinew_engine::{Activation, ExecutionState, RequestTarget, TokenValue};
 use sinew_plan::{EdgeIndex, Plan};
@@ -53,11 +54,11 @@ pub fn route(plan: &Plan, state: &ExecutionState) -> String {
             (plan.node(edge.from).id.as_str(), plan.node(edge.to).id.as_str())
         };
         let live: BTreeSet<(&str, &str)> = node.live.iter().map(edge).collect();
-        text.push_str(&format!("{id:?} {ends:?} {live:?} {} {}\n", node.children, node.attempts));
+        let _ = writeln!(text, "{id:?} {ends:?} {live:?} {} {}", node.children, node.attempts);
     }
     if let Some(outcome) = &state.outcome {
         let code = outcome.fault.as_ref().map_or("", |fault| fault.code.as_ref());
-        text.push_str(&format!("{} {code}", outcome.status.as_str()));
+        let _ = write!(text, "{} {code}", outcome.status.as_str());
     }
     hash64(text.as_bytes())
 }

@@ -171,7 +171,7 @@ async fn a_drained_agent_takes_no_new_tasks() {
     assert_eq!((&rows[0]["state"], &rows[0]["work"]["draining"]), (&json!("draining"), &json!(1)), "{rows}");
     // Work waits in the queue, and is done once the agent takes tasks again.
     let (status, started) =
-        post("/executions", json!({"workflow": "single", "input": {"value": 1}, "id": "kept"})).await;
+        post("/executions", json!({"workflow": "single", "input": {"value": "1"}, "id": "kept"})).await;
     assert!(status.is_success(), "{started}");
     reaches("/agents", "/0/queued", json!(1)).await;
     assert_eq!(get("/executions/kept").await["status"], "running");

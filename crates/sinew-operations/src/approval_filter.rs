@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    fn approval(data: Value) -> OpenApproval {
+    fn approval(data: &Value) -> OpenApproval {
         OpenApproval {
             wait: ShownWait {
                 node: Some("ask".to_owned()),
@@ -179,7 +179,7 @@ mod tests {
             workflow: "refund".to_owned(),
             caller: "shop".to_owned(),
             path: Vec::new(),
-            review: review_fields("Pay?", &data, &Value::Null),
+            review: review_fields("Pay?", data, &Value::Null),
         }
     }
 
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn conditions_compare_numbers_and_texts() {
-        let one = approval(json!({"amount": 42, "customer": "Margaret", "order": {"id": "A-17"}}));
+        let one = approval(&json!({"amount": 42, "customer": "Margaret", "order": {"id": "A-17"}}));
         let check = |text: &str, expected: bool| {
             let filter = ApprovalFilter {
                 conditions: FieldCondition::parse_all(text).unwrap(),
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn lists_are_filtered_by_text_person_and_workflow() {
-        let one = approval(json!({"customer": "Margaret"}));
+        let one = approval(&json!({"customer": "Margaret"}));
         let filter = |workflow: &str, text: &str, person: &str| ApprovalFilter {
             workflow: Some(workflow.to_owned()),
             text: Some(text.to_owned()),

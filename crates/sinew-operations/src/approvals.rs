@@ -161,7 +161,9 @@ impl MeshOperator {
         let Some(place) = &asked.execution else { return Ok(found) };
         let record = self.record(place).await?;
         let mut waits = waits_for_people(&record, false).into_iter();
-        if let Some(wait) = waits.find(|wait| wait.activation == Some(asked.activation)) { Ok(FoundApproval { record, wait }) } else {
+        if let Some(wait) = waits.find(|wait| wait.activation == Some(asked.activation)) {
+            Ok(FoundApproval { record, wait })
+        } else {
             let failure = no_question(format!("execution {place} does not wait for a person"));
             Err(self.with_earlier_decision(failure, &record, None).await)
         }

@@ -100,8 +100,7 @@ impl CatalogueIndex {
             let entries = results.hits.into_iter().filter_map(|hit| {
                 let mut entry = state.entry(state.known.get(&hit.name)?, &visible);
                 let words = hit.matches.into_iter();
-                let words =
-                    words.map(|(field, word)| MatchedWord { field: field.name().to_owned(), word });
+                let words = words.map(|(field, word)| MatchedWord { field: field.name().to_owned(), word });
                 entry.found =
                     Some(CatalogueMatch { score: hit.score, words: words.collect(), skill: hit.skill });
                 Some(entry)

@@ -62,7 +62,11 @@ impl MeshOperator {
             None => versions.iter().find(|one| one.deployment.digest != current.digest),
             Some(version) => {
                 let of_author = |one: &Deployment| one.author_version.as_deref() == Some(version);
-                if let [one] = versions.iter().filter(|one| of_author(&one.deployment)).collect::<Vec<_>>()[..] { Some(one) } else {
+                if let [one] =
+                    versions.iter().filter(|one| of_author(&one.deployment)).collect::<Vec<_>>()[..]
+                {
+                    Some(one)
+                } else {
                     let (_, digest) = find_deployed(self, name, Some(version)).await?;
                     versions.iter().find(|one| one.deployment.digest == digest)
                 }

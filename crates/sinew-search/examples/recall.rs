@@ -6,6 +6,8 @@
 //! - `plugin_des.json`, `meta.csv`: `dataset/plugin_des.json` and `dataset/data/all_clean_data.csv`
 //!   (github.com/HowieHwong/MetaTool, MIT)
 
+#![expect(clippy::print_stdout, reason = "the table is the result")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Instant;

@@ -29,6 +29,9 @@ const FIELDS: usize = Field::ALL.len();
 type EntryId = u32;
 type TermId = u32;
 
+/// Id of a skill, and the terms of its texts.
+type SkillTerms = (Box<str>, Box<[TermId]>);
+
 /// Occurrences of a term in an entry, by field.
 #[derive(Clone, Copy, Debug)]
 struct Posting {
@@ -49,7 +52,7 @@ struct Entry {
     stage: Stage,
     lengths: [u16; FIELDS],
     terms: Box<[TermId]>,
-    skills: Box<[(Box<str>, Box<[TermId]>)]>,
+    skills: Box<[SkillTerms]>,
 }
 
 /// The entries of a mesh, by the terms of their texts.

@@ -26,7 +26,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     #[command(about = "Start a development mesh: NATS server, executor, agents and workflows")]
-    Dev(cmd::dev::DevArgs),
+    Dev(Box<cmd::dev::DevArgs>),
     #[command(about = "Run a workflow, in this process or on a mesh")]
     Run(Box<cmd::run::RunArgs>),
     #[command(about = "Run workflow tests offline, in virtual time")]

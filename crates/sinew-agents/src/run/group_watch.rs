@@ -63,7 +63,8 @@ fn start() -> Option<ChildStdin> {
     started.ok()?.stdin
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::process::CommandExt as _;
     use std::os::unix::process::ExitStatusExt as _;

@@ -121,7 +121,8 @@ fn text_content(row: &ArtifactRow, text: &str, whole: &str) -> Markup {
 
 fn is_markdown(row: &ArtifactRow) -> bool {
     let name = row.meta.name.as_str().to_ascii_lowercase();
-    name.ends_with(".md") || row.meta.media_type.starts_with("text/markdown")
+    std::path::Path::new(&name).extension().is_some_and(|end| end.eq_ignore_ascii_case("md"))
+        || row.meta.media_type.starts_with("text/markdown")
 }
 
 /// JSON with indents; any other text as it is.

@@ -85,7 +85,8 @@ impl WorkflowEndpoints {
             vocabulary: self.shared.vocabulary,
         });
         let files = output_artifacts(&known.folded.ctx());
-        task.artifacts = Some(std::iter::once(artifact.to_a2a()).chain(files.iter().map(file_of)).collect());
+        // The result is last, where callers look for the output of a task that names none.
+        task.artifacts = Some(files.iter().map(file_of).chain([artifact.to_a2a()]).collect());
         add_native_result(&mut task, &known.folded);
         if let Some(Value::Object(metadata)) = &mut task.metadata {
             if large {

@@ -343,7 +343,7 @@ impl ServerHandler for McpHandler {
         let operations = self.operations(&context)?;
         let request = match ToolRequest::of(&operations, &self.tool_mode(&context), request) {
             ToolRequest::Answer(result) => return Ok((*result).into()),
-            ToolRequest::Call(request) => request,
+            ToolRequest::Call(request) => *request,
         };
         let found = find_card(&operations, OfferKind::Tool, &request.name).await;
         let Some(card) = found.map_err(|error| error_of(&error))? else {

@@ -113,7 +113,7 @@ fn search_tools() -> Vec<Tool> {
 #[derive(Debug)]
 pub(super) enum ToolRequest {
     /// A tool of the mesh, called by its name or through `call_tool`.
-    Call(CallToolRequestParams),
+    Call(Box<CallToolRequestParams>),
     /// A search or a description, with its result.
     Answer(Box<CallToolResult>),
 }
@@ -150,7 +150,7 @@ impl ToolRequest {
     /// list contains it, in the mode [`ToolMode::All`].
     pub(super) fn of(operations: &A2aOperations, mode: &ToolMode, request: CallToolRequestParams) -> Self {
         if *mode == ToolMode::All {
-            return Self::Call(request);
+            return Self::Call(Box::new(request));
         }
         match &*request.name {
             FIND => Self::answer(arguments(&request).map(|wanted| find(operations, wanted))),
@@ -159,7 +159,7 @@ impl ToolRequest {
                 Ok(wanted) => Self::through(operations, request, wanted),
                 Err(text) => Self::answer(Err(text)),
             },
-            _ => Self::Call(request),
+            _ => Self::Call(Box::new(request)),
         }
     }
 
@@ -179,7 +179,7 @@ impl ToolRequest {
         let mut call = request;
         call.name = wanted.tool.into();
         call.arguments = wanted.arguments;
-        Self::Call(call)
+        Self::Call(Box::new(call))
     }
 
     fn answer(result: Result<Value, String>) -> Self {

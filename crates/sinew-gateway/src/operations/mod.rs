@@ -223,9 +223,9 @@ impl A2aOperations {
     ) -> Result<OperationReply, A2aError> {
         let value = OperationReply::Value;
         match method {
-            CoreMethod::SendMessage => self.send(call, read_params(params)?).await.map(value),
+            CoreMethod::SendMessage => Box::pin(self.send(call, read_params(params)?)).await.map(value),
             CoreMethod::SendStreamingMessage => {
-                self.send_streaming(call, read_params(params)?).await.map(OperationReply::Stream)
+                Box::pin(self.send_streaming(call, read_params(params)?)).await.map(OperationReply::Stream)
             }
             CoreMethod::GetTask => self.get(call, read_params(params)?).await.map(value),
             CoreMethod::ListTasks => {

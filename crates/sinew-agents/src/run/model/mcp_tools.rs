@@ -149,8 +149,8 @@ impl ModelAgent {
         let asked = servers_of_request(request).into_iter();
         let lacking = asked.filter(|name| {
             let is_search = name == WEB_SEARCH && is_search_wanted(request);
-            !self.server_rules().any(|(rule, _)| rule.name == *name)
-                && !(is_search && self.tools.iter().any(|rule| rule.offers(WEB_SEARCH)))
+            let is_offered = is_search && self.tools.iter().any(|rule| rule.offers(WEB_SEARCH));
+            !is_offered && !self.server_rules().any(|(rule, _)| rule.name == *name)
         });
         lacking
             .map(|name| LackingTool { is_fatal: is_search_wanted(request) && name == WEB_SEARCH, name })

@@ -137,7 +137,8 @@ async fn talk(args: &ChatArgs, output: &Output) -> Result<Exit, Failure> {
             text => {
                 let mut stream = AnswerStream::of_chat(&args.name, output);
                 let turn =
-                    turn(&mut partner, text, &mut stream, (&mut lines, &mut questions), output).await?;
+                    Box::pin(turn(&mut partner, text, &mut stream, (&mut lines, &mut questions), output))
+                        .await?;
                 show(&turn, &mut stream, &mut cost, output);
             }
         }

@@ -46,7 +46,7 @@ const NEEDS_MESH: &str = code::MESH_REQUIRED.as_str();
 pub(crate) enum ExecutionCommand {
     #[command(about = "List executions, running first, then newest")]
     #[command(visible_alias = "ls")]
-    List(list::ListArgs),
+    List(Box<list::ListArgs>),
     #[command(about = "Find executions by key, text, agent, error and other terms")]
     Find(list::FindArgs),
     #[command(about = "Describe an execution: status, what it waits for, and why it failed")]
@@ -102,7 +102,7 @@ pub(crate) fn execution(command: ExecutionCommand, output: &Output) -> Result<Ex
             C::Cancel(args) => cancel::cancel(&args, output).await,
             C::Pause(args) => pause::pause(&args, output).await,
             C::Resume(args) => resume::resume(&args, output).await,
-            C::Retry(args) => retry::retry(&args, output).await,
+            C::Retry(args) => Box::pin(retry::retry(&args, output)).await,
             C::Rerun(args) => rerun::rerun(&args, output).await,
             C::Fork(args) => fork::fork(&args, output).await,
             C::Diff(args) => diff::diff(&args, output).await,

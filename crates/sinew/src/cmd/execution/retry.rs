@@ -57,6 +57,7 @@ const RETRY_EXAMPLES: &str = "Examples:
                   starts over with this input, and nothing is kept.",
     after_help = RETRY_EXAMPLES
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct RetryArgs {
     /// Id or id prefix, @latest, or a file written by `export` (- for stdin)
     #[arg(id = "ids", value_name = "ID|@latest|FILE", required_unless_present = "filter")]
