@@ -233,7 +233,8 @@ async fn people_sign_in_by_key_and_readers_change_nothing() {
         assert!(get("/console/sign-in", &cookie).await.text().await.unwrap().contains(name));
         assert_eq!(get("/api/v1/workflows", &cookie).await.status(), 200, "live pages read the API");
         let page = get("/console/workflows/single/start", &cookie).await.text().await.unwrap();
-        assert_eq!(page.contains("action=\"/console/workflows/single/start\""), may_change, "{name}");
+        // Every page has the form that signs out.
+        assert_eq!(page.matches("<form").count() > 1, may_change, "{name}");
         let token = form_cookie.split_once('=').unwrap().1;
         let form =
             http.post(format!("{}/console/workflows/single/start", world.base)).header("Cookie", &cookie);
