@@ -100,19 +100,11 @@ async fn agents_have_lines_and_dead_letters_name_their_commands() {
     let Some(browser) = Browser::start().await else { return };
     let world = ConsoleWorld::new().await;
     browser.look_as((1280, 800), "light").await;
-    // The first look begins to gather.
     browser.open(&format!("{}/console/agents", world.mesh.base)).await;
-    browser.wait_for_text("collected only while this page").await;
     world.start("single", "good", &json!({"value": "x"})).await;
     world.reaches("good", "succeeded").await;
-    browser
-        .wait_until("[...document.querySelectorAll('[aria-label=Agents] .spark polyline')].length > 0")
-        .await;
-    browser
-        .wait_until(
-            "document.querySelector('.spark').getAttribute('aria-label').startsWith('p95 of 1 nodes: ')",
-        )
-        .await;
+    // The page follows what the running processes report.
+    browser.wait_for_text("0 of 1").await;
     browser.save_picture("agents-lines").await;
 
     let (_, _, page) = world.page("/console/traffic").await;

@@ -116,7 +116,8 @@ async fn words_of_the_search_box_lead_to_lists_and_executions() {
     assert_eq!(find("nothing").await.1, "/console/executions?q=nothing&hide=caller");
     // The begin of an id is enough.
     assert_eq!(find(" ba ").await.1, "/console/executions/bad");
-    for (words, status, told) in [("<b>:1", 400, "is not one of status")] {
+    {
+        let (words, status, told) = ("<b>:1", 400, "is not one of status");
         let (found, to, page) = find(words).await;
         assert_eq!((found, to.as_str()), (status, ""), "{words}");
         // The box keeps what was written, above the whole list.
