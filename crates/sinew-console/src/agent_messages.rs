@@ -14,8 +14,12 @@ enum AgentMessage<'t> {
 }
 
 impl<'t> AgentMessage<'t> {
-    /// Reads a message. Model agents report tool calls as JSON: `{"type": "tool:result", "tool": …}`.
+    /// Reads a message. Model agents report a tool call as `calls TOOL`, those of older versions as JSON:
+    /// `{"type": "tool:result", "tool": …}`.
     fn of(text: &'t str) -> Self {
+        if let Some(tool) = text.strip_prefix("calls ").filter(|tool| !tool.contains(char::is_whitespace)) {
+            return Self::Tool { tool: tool.to_owned(), what: "called".to_owned() };
+        }
         let event = serde_json::from_str::<Value>(text).ok();
         let tool = event.as_ref().and_then(|event| {
             let kind = event["type"].as_str()?.strip_prefix("tool:")?;
@@ -93,13 +97,15 @@ mod tests {
         let log = |text: &str| NodeMessage { attempt: 1, at: 0.into(), text: text.to_owned() };
         let logs = [
             log("thinking"),
-            log(r#"{"type":"tool:call","tool":"orders","input":{}}"#),
+            log("calls orders"),
             log(r#"{"type":"tool:result","turn":0,"tool":"orders","bytes":45}"#),
             log("{\"type\":\"other\"}<b>"),
+            log("calls it a day"),
         ];
         let html = agent_messages(&logs).into_string();
         assert!(html.contains("<summary>2 messages about tools: orders</summary>"), "{html}");
         assert!(html.contains("<code>orders</code> returned 45 B"), "{html}");
+        assert!(html.contains("calls it a day"), "{html}");
         assert!(!html.contains("bytes") && !html.contains("<b>"), "{html}");
     }
 }

@@ -37,7 +37,7 @@ struct BulkForm {
     executions: Vec<String>,
     /// Filter of a form that names no executions: all that match.
     filter: String,
-    /// Id of the bulk operation; empty before the confirmation page.
+    /// Id of the bulk operation: a new one unless the form has one, as the confirmation page does.
     id: String,
     /// The count that the user typed; empty before the confirmation page.
     count: String,
@@ -107,13 +107,16 @@ fn outcomes(api: ApiClient, form: BulkForm) -> impl Stream<Item = Markup> + Send
                 (work.accepted, work.rejected) =
                     (work.accepted + result.accepted, work.rejected + result.rejected);
                 let rejected = result.outcomes.iter().filter(|outcome| !outcome.accepted).take(shown);
-                let told = html! {
+                let progress = html! {
                     p { (place) " " (work.accepted) " accepted, " (work.rejected) " rejected" }
                     @for one in rejected {
-                        p { (execution_link(&one.execution)) " rejected: " (shown_text::line(one.error.as_deref().unwrap_or_default(), 200)) }
+                        p {
+                            (execution_link(&one.execution)) " rejected: " (shown_text::line(one.error.as_deref().unwrap_or_default(), 200))
+                            @if let Some(code) = &one.code { " " (shown_text::line(code, 40)) }
+                        }
                     }
                 };
-                (told, Some(work))
+                (progress, Some(work))
             }
             // The API is unavailable, or no longer permits the command.
             Err(error) => (html! { p { (place) " stopped" } (problem_box(&error)) }, None),
@@ -157,7 +160,10 @@ impl BulkForm {
                 command,
                 executions,
                 filter: text("filter").to_owned(),
-                id: text("id").to_owned(),
+                id: match text("id") {
+                    "" => uuid::Uuid::new_v4().simple().to_string(),
+                    id => id.to_owned(),
+                },
                 count: text("count").to_owned(),
                 reason: text("reason").trim().to_owned(),
             }),

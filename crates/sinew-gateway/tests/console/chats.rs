@@ -101,7 +101,11 @@ async fn words_of_a_model_appear_as_they_come_and_files_go_both_ways() {
         .await;
     browser.wait_until("!document.querySelector('.coming')").await;
     // Calls of tools are folded.
-    browser.wait_until("document.querySelector('.theirs')?.textContent.includes('calls total')").await;
+    browser
+        .wait_until(
+            "document.querySelector('.theirs .log summary')?.textContent.includes('about tools: total')",
+        )
+        .await;
     // Tokens, price, prompt and calls of tools stand beside the node: 150 tokens in at 1 dollar a thousand, 15 out at 2.
     let path = browser
         .script("return document.querySelector('.theirs a[href*=\"/executions/\"]').getAttribute('href')")

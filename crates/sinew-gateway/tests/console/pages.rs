@@ -359,7 +359,10 @@ async fn several_executions_are_steered_after_their_number_is_typed() {
     world.reaches("asks", "waiting").await;
     let (status, text) = send("2").await;
     // One goes on and is cancelled; the other has ended, and is told with its code.
-    assert!(status == StatusCode::OK && text.contains("1 accepted, 1 rejected"), "{text}");
+    assert!(
+        status == StatusCode::OK && text.contains("1 accepted, 1 rejected") && text.contains("SINEW-8024"),
+        "{text}"
+    );
     world.reaches("asks", "cancelled").await;
     world.reaches("good", "succeeded").await;
     world.end().await;
