@@ -165,7 +165,7 @@ impl AgentHost {
                 return;
             }
         };
-        timer.end(&ended);
+        timer.end(ended.worked, ended.result.as_ref().err());
         let task = reply::task(&self.mesh, &self.agent.agent, &context, &ended, &self.halt).await;
         ended.log_failure(&context);
         tracing::debug!(state = state_word(task.status.state), retries = ended.retries, "task ended");

@@ -304,7 +304,7 @@ async fn carry_out(
         Ok(ended) => ended,
         Err(why) => return Box::pin(give_up(host, id, why)).await,
     };
-    timer.end(&ended);
+    timer.end(ended.worked, ended.result.as_ref().err());
     ended.log_failure(context);
     // Boxed, because a task may take long, and memory for its end is only needed then.
     let body = Box::pin(reply::node_result(&host.mesh, &host.agent.agent, context, &ended, &host.halt)).await;

@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use sinew_protocol::Fault;
 
-use crate::work::EndedTask;
-
 /// Number of latest tasks whose times are kept for percentiles.
 const MAX_TIMES: usize = 512;
 
@@ -115,12 +113,11 @@ fn percentiles(times: impl Iterator<Item = Duration>) -> Value {
 }
 
 impl TaskTimer<'_> {
-    /// Counts the task as ended. Time that it did not work was spent waiting for a slot.
-    pub(crate) fn end(self, ended: &EndedTask) {
+    /// Counts the task as ended after `worked`; the rest of its time it waited for a slot.
+    pub(crate) fn end(self, worked: Duration, fault: Option<&Fault>) {
         let took = self.began.elapsed();
-        let queued = self.queued + took.saturating_sub(ended.worked);
-        let times = TaskTimes { queued, worked: ended.worked };
-        self.figures.add(self.agent, took, times, ended.result.as_ref().err());
+        let queued = self.queued + took.saturating_sub(worked);
+        self.figures.add(self.agent, took, TaskTimes { queued, worked }, fault);
     }
 }
 
@@ -142,15 +139,15 @@ mod tests {
         for ms in 1..=100 {
             figures.ended("one", TaskTimes::worked(Duration::from_millis(ms)), None);
         }
-        let refused = EndedTask::refused(Fault::failure("SINEW-5090", "a secret"));
-        figures.begin("one", Duration::from_mins(1)).end(&refused);
+        let refused = Fault::failure("SINEW-5090", "a secret");
+        figures.begin("one", Duration::from_mins(1)).end(Duration::ZERO, Some(&refused));
         drop(figures.begin("one", Duration::ZERO));
         let open = figures.begin("one", Duration::ZERO);
-        let told = figures.to_json();
-        assert_eq!((&told["num_requests"], &told["num_errors"]), (&json!(101), &json!(1)), "{told}");
-        assert_eq!((&told["last_error"], &told["working"]), (&json!("SINEW-5090"), &json!(1)), "{told}");
-        assert_eq!(told["work_ms"], json!({"p50": 50, "p95": 95}), "{told}");
-        assert_eq!(told["queue_ms"], json!({"p50": 0, "p95": 0}), "{told}");
+        let found = figures.to_json();
+        assert_eq!((&found["num_requests"], &found["num_errors"]), (&json!(101), &json!(1)), "{found}");
+        assert_eq!((&found["last_error"], &found["working"]), (&json!("SINEW-5090"), &json!(1)), "{found}");
+        assert_eq!(found["work_ms"], json!({"p50": 50, "p95": 95}), "{found}");
+        assert_eq!(found["queue_ms"], json!({"p50": 0, "p95": 0}), "{found}");
         drop(open);
         for _ in 0..MAX_TIMES {
             figures.ended("one", TaskTimes::worked(Duration::from_millis(7)), None);

@@ -15,7 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access::{CallerIdentity, CallerStreams};
 use crate::cards;
-use crate::files::FileLinks;
+use crate::file_link::FileLinks;
 use crate::operations::{Endpoint, OperationCall, OperationReply, short};
 use crate::state::GatewayState;
 

@@ -14,13 +14,10 @@ use sinew_mesh::log_limited;
 use tower::ServiceExt as _;
 
 use crate::access::{CallerIdentity, SESSION_COOKIE, SESSION_LIFETIME, VOUCHED_SESSION_LIFETIME};
+use crate::api::ConsoleRequest;
 use crate::request_permits::WeakRequestPermits;
 use crate::routes::api_router;
 use crate::state::GatewayState;
-
-/// Marks requests of the console to the API.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ConsoleRequest;
 
 /// Returns the routes of this gateway's console.
 pub(crate) fn console_of<S: Clone + Send + Sync + 'static>(

@@ -17,7 +17,7 @@ use crate::allowed_origins::AllowedOrigins;
 use crate::call_observer::CallObserver;
 use crate::card_times::CardTimes;
 use crate::error::GatewayError;
-use crate::files::FileLinks;
+use crate::file_link::FileLinks;
 use crate::gateway_service::GatewayService;
 use crate::gateway_signer::GatewaySigner;
 use crate::guard::MAX_GUESSES;

@@ -22,6 +22,7 @@ mod console_mount;
 mod cors;
 mod deadline_body;
 mod error;
+mod file_link;
 mod files;
 mod gateway;
 mod gateway_service;

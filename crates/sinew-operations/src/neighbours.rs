@@ -13,8 +13,7 @@ use sinew_protocol::code;
 use sinew_source::{Diagnostic, did_you_mean};
 
 use crate::failure::Failure;
-use crate::workflow_file::{self, Loaded, Options, folder_of};
-use crate::workflow_search::is_candidate;
+use crate::workflow_file::{self, Loaded, Options, folder_of, is_candidate};
 
 /// Maximum number of files next to a workflow that are read.
 const MAX_FILES: usize = 1_000;

@@ -235,6 +235,13 @@ pub fn program(dialect: &dyn Dialect, lowered: &Lowered) -> Result<Program, Fail
     })
 }
 
+/// Returns whether a file with this name may be a workflow.
+pub(crate) fn is_candidate(name: &str) -> bool {
+    let Some((stem, extension)) = name.rsplit_once('.') else { return false };
+    let other = [".test", ".agent"].iter().any(|kind| stem.ends_with(kind));
+    matches!(extension, "yaml" | "yml" | "json") && !other && !name.starts_with('.')
+}
+
 /// Returns the folder of a file; the current one for a file name only.
 pub fn folder_of(path: &Path) -> PathBuf {
     match path.parent() {

@@ -15,7 +15,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::file_agents;
 use crate::neighbours::Neighbours;
 use crate::ready_made::add_ready_made;
-use crate::workflow_file::{self, Loaded, Options};
+use crate::workflow_file::{self, Loaded, Options, is_candidate};
 
 /// No workflow was found.
 pub const NOTHING_FOUND: &str = code::NO_WORKFLOW_FILE_FOUND.as_str();
@@ -246,13 +246,6 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Returns whether a file with this name may be a workflow.
-pub(crate) fn is_candidate(name: &str) -> bool {
-    let Some((stem, extension)) = name.rsplit_once('.') else { return false };
-    let other = [".test", ".agent"].iter().any(|kind| stem.ends_with(kind));
-    matches!(extension, "yaml" | "yml" | "json") && !other && !name.starts_with('.')
 }
 
 /// Returns the error for paths without a workflow.

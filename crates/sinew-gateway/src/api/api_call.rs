@@ -20,12 +20,15 @@ use sinew_protocol::unique_keys::{BadJson, check_unique_keys_within};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access::CallerIdentity;
-use crate::console_mount::ConsoleRequest;
 use crate::http_error::HttpProblem;
 use crate::operations::{A2aOperations, short};
 use crate::request_body::{BodyError, is_json, read_body_within};
 use crate::request_permits::{RequestPermits, WeakRequestPermits};
 use crate::state::GatewayState;
+
+/// Marks requests of the console to the API.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConsoleRequest;
 
 /// Maximum number of values in a JSON body, in arrays and objects: each takes at least 72 bytes of
 /// memory, however short it is.

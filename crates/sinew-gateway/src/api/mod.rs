@@ -39,6 +39,8 @@ use crate::state::GatewayState;
 
 pub(crate) use route::ApiRoute;
 
+pub(crate) use api_call::ConsoleRequest;
+
 use api_call::ApiCall;
 
 /// Base path of the API.

@@ -15,9 +15,9 @@ use sinew_protocol::code;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::byte_range::{WantedBytes, wanted_bytes};
-use super::file_link::read_token;
 use super::file_permits::{held_body, take_place};
 use crate::access::now_ms;
+use crate::file_link::read_token;
 use crate::http_error::HttpProblem;
 use crate::state::GatewayState;
 

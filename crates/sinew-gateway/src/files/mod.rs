@@ -6,9 +6,7 @@
 
 mod byte_range;
 mod download;
-mod file_link;
 mod file_permits;
 
 pub(crate) use download::{FileBytes, saved_as, serve};
-pub(crate) use file_link::{FileLinks, own_file};
 pub(crate) use file_permits::take_place;

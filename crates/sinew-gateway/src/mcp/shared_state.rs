@@ -10,7 +10,7 @@ use super::agent_call::fetch_results;
 use super::drain_tokens::DrainTokens;
 use super::offers::OfferLists;
 use crate::access::CallerIdentity;
-use crate::files::FileLinks;
+use crate::file_link::FileLinks;
 use crate::operations::A2aOperations;
 use crate::tool_mode::ToolMode;
 

@@ -9,7 +9,7 @@ use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::{Fault, code};
 
 use super::A2aOperations;
-use crate::files::own_file;
+use crate::file_link::own_file;
 use crate::push_address::webhook_problem;
 
 /// Maximum total size of the files of one message, in bytes.

@@ -23,7 +23,7 @@ use super::delivery::{DeliveryOutcome, backoff, deliver, is_last};
 use super::fair_share::fair_share;
 use super::forbidden_addresses::ForbiddenAddresses;
 use crate::access::{Authenticator, now_ms};
-use crate::files::FileLinks;
+use crate::file_link::FileLinks;
 use crate::gateway_signer::GatewaySigner;
 use crate::operations::{A2aOperations, Endpoint, OperationCall, StreamItem};
 use crate::push_address::webhook_problem;

@@ -30,6 +30,9 @@ static COMPILED: LazyLock<Vec<(Regex, &str)>> =
     LazyLock::new(|| RULES.iter().map(|(rule, word)| (Regex::new(rule).expect("a rule"), *word)).collect());
 /// Columns are as wide as their widest cell, so their gaps differ when times do.
 static GAPS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(\S) {2,}").expect("a rule"));
+/// Percentiles of an agent's times in JSON, which has none before its first task.
+static PERCENTILES: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"("(?:work|queue)_ms": )(null|\{[^}]*\})"#).expect("a rule"));
 /// Figures that change while somebody looks.
 static FIGURES: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\b\d+(\.\d+)*( [KMGT]?i?B)?\b").expect("a rule"));
@@ -41,6 +44,7 @@ pub(crate) fn text(text: &str, folder: &str, figures: bool) -> String {
         text = rule.replace_all(&text, *word).into_owned();
     }
     if figures {
+        text = PERCENTILES.replace_all(&text, "$1[MS]").replace("[TIME]/[TIME]", "-");
         text = FIGURES.replace_all(&text, "[N]").into_owned();
     }
     GAPS.replace_all(&text, "$1  ").into_owned()
@@ -52,7 +56,9 @@ pub(crate) fn value(value: &Value) -> Value {
         Value::Object(fields) => fields
             .iter()
             .map(|(key, field)| {
-                let figure = key.ends_with("_ms") && field.is_number();
+                // An agent works for other executions between two commands.
+                let is_work = key == "work" && field.get("replicas").is_some();
+                let figure = is_work || key.ends_with("_ms") && field.is_number();
                 (key.clone(), if figure { Value::Null } else { self::value(field) })
             })
             .collect::<serde_json::Map<_, _>>()

@@ -106,9 +106,14 @@ fn once(world: &World, line: &str) -> String {
     back.show(world, is_figures(&args))
 }
 
-/// `top` shows figures that are never the same.
+/// `top` and agents of a mesh show figures that are never the same.
 fn is_figures(args: &[String]) -> bool {
-    args.first().is_some_and(|word| word == "top")
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["top", ..] => true,
+        ["agent", "list" | "describe", ..] => words.contains(&"--mesh"),
+        _ => false,
+    }
 }
 
 fn ran(world: &World, args: &[String]) -> Back {

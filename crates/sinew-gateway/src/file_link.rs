@@ -28,16 +28,16 @@ const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remo
 
 /// Permission to read a file until it expires.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct FileGrant {
+pub(crate) struct FileGrant {
     /// Address on the mesh.
     #[serde(rename = "a")]
-    pub(super) address: String,
+    pub(crate) address: String,
     /// Media type that the result declares.
     #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
-    pub(super) media_type: Option<String>,
+    pub(crate) media_type: Option<String>,
     /// Expiry in milliseconds since 1970.
     #[serde(rename = "e")]
-    pub(super) ends_at: u64,
+    pub(crate) ends_at: u64,
 }
 
 /// Creates file addresses for the client of one request.
@@ -137,7 +137,7 @@ pub(crate) fn own_file(signer: &GatewaySigner, url: &str) -> Option<StoredAt> {
 }
 
 /// Returns the grant of an address, or `None` if it is forged, modified or expired.
-pub(super) fn read_token(signer: &GatewaySigner, token: &str, now: u64) -> Option<FileGrant> {
+pub(crate) fn read_token(signer: &GatewaySigner, token: &str, now: u64) -> Option<FileGrant> {
     if token.len() > MAX_TOKEN_BYTES {
         return None;
     }
