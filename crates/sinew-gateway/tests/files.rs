@@ -14,7 +14,7 @@ use sinew_protocol::stream::{ARTIFACTS, bucket};
 use sinew_protocol::subject::below;
 
 use crate::bindings_support::{BindingClient, TaskBinding};
-use crate::support::{GatewayWorld, SINGLE, message};
+use crate::support::{EventSource, GatewayWorld, SINGLE, message};
 
 /// Bytes of a file that does not travel within a message.
 const SIZE: usize = 200_000;
@@ -297,6 +297,17 @@ async fn files_of_a_workflow_open_for_its_clients() {
     assert!(!answer.to_string().contains("artifact://"), "{answer}");
     let opened = world.http.get(link).send().await.unwrap();
     assert_eq!(opened.bytes().await.unwrap(), content());
+    // The result is the last artifact, in a stream too.
+    let result = &artifacts.last().unwrap()["parts"][0]["data"];
+    assert!(artifacts.len() == 2 && result.is_object(), "{answer}");
+    let params = message("m2", json!([{"data": {"value": "v"}}]));
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "SendStreamingMessage", "params": params});
+    let stream = world.request(Method::POST, "/agents/single").json(&call).send().await.unwrap();
+    let events = EventSource::of(stream).all().await;
+    let shown = events.iter().map(|event| &event.1["result"]["artifactUpdate"]["artifact"]);
+    let shown: Vec<&Value> = shown.filter(|artifact| !artifact.is_null()).collect();
+    assert_eq!(shown.len(), 2, "{shown:?}");
+    assert_eq!(&shown[1]["parts"][0]["data"], result, "{shown:?}");
     // A result of MCP has a link as well.
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
         "name": "single", "arguments": {"value": "v"}, "_meta": {

@@ -79,7 +79,7 @@ pub(super) fn updates(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &
             });
             let files = output_artifacts(ctx);
             let files = files.iter().map(|file| TaskUpdate::File(Box::new(file_of(file))));
-            small.then_some(TaskUpdate::Result).into_iter().chain(files).chain([TaskUpdate::End]).collect()
+            files.chain(small.then_some(TaskUpdate::Result)).chain([TaskUpdate::End]).collect()
         }
         fact => {
             let events = sinew_execution::events::project(ctx, execution, fact).into_iter();
@@ -149,7 +149,7 @@ fn line(
     let event = match (told, last) {
         (TaskUpdate::Event(message), _) => working(Some(message.to_part(vocabulary))),
         (TaskUpdate::Asked(prompt), _) => status(TaskState::InputRequired, Some(Part::text(prompt.clone()))),
-        (TaskUpdate::Result, Some(task)) => match task.artifacts.iter().flatten().next() {
+        (TaskUpdate::Result, Some(task)) => match task.artifacts.iter().flatten().next_back() {
             Some(artifact) => whole_artifact(meta, artifact),
             None => working(None),
         },
