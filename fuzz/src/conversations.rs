@@ -40,7 +40,7 @@ struct EqualStubs;
 impl RehearsalStubs for EqualStubs {
     fn call(&mut self, call: &ToolCall, earlier: usize) -> StubAnswer {
         let result = Ok(Value::from(format!("{} {earlier}", call.tool)));
-        StubAnswer { result, after_ms: 1, artifact: None }
+        StubAnswer { after_ms: 1, ..StubAnswer::from(result) }
     }
 
     fn decide(&mut self, call: &ToolCall) -> bool {
@@ -104,6 +104,7 @@ fn spec() -> ConversationSpec {
         summary_model: 0,
         fallback: FallbackRule { unavailable: true, limited: true, filtered: false, refused: false },
         tools: std::sync::Arc::default(),
+        discover_rules: std::sync::Arc::default(),
         output: OutputSpec { schema: None, mode: OutputMode::Auto, repairs: 1 },
         budget: BudgetSpec::default(),
         compaction: CompactionSpec::default(),

@@ -17,8 +17,6 @@ use sinew_agents::{
     SessionTurn, Sessions, StepAppend, StepBody, StepRecord, Steps, WaitClock,
 };
 use sinew_mesh::{Mesh, crash};
-use sinew_protocol::a2a::AgentCard;
-use sinew_protocol::card::{self, AgentKind};
 use sinew_protocol::usage::TaskUsage;
 use sinew_protocol::{Fault, code};
 use tokio_util::sync::CancellationToken;
@@ -277,7 +275,7 @@ impl Peers for MeshPeers {
     fn list(&self) -> BoxFuture<'_, Result<Vec<PeerDescription>, Fault>> {
         async move {
             let peers = self.0.peers().await.map_err(Failure::into_fault)?;
-            Ok(peers.iter().map(described).collect())
+            Ok(peers.iter().map(PeerDescription::of).collect())
         }
         .boxed()
     }
@@ -339,21 +337,6 @@ impl People for MeshPeople {
             Ok(PersonReply { approved: answer.approved, by_person: answer.by.unwrap_or_default(), comment })
         }
         .boxed()
-    }
-}
-
-fn described(card: &AgentCard) -> PeerDescription {
-    PeerDescription {
-        name: card.name.clone(),
-        description: card.description.clone(),
-        input_schema: card::input_schema(card).cloned(),
-        output_schema: card::output_schema(card).cloned(),
-        is_workflow: card::kind(card) == AgentKind::Workflow,
-        skills: card
-            .skills
-            .iter()
-            .flat_map(|skill| [vec![skill.id.clone()], skill.tags.clone()].concat())
-            .collect(),
     }
 }
 

@@ -261,15 +261,7 @@ impl Agent {
 
     /// Returns the description by which other agents discover this agent.
     pub fn as_peer(&self) -> PeerDescription {
-        let skills = self.file.skills.iter();
-        PeerDescription {
-            name: self.name().to_owned(),
-            description: self.description().to_owned(),
-            input_schema: self.input_schema().cloned(),
-            output_schema: self.output_schema().cloned(),
-            is_workflow: false,
-            skills: skills.flat_map(|skill| [vec![skill.id.clone()], skill.tags.clone()].concat()).collect(),
-        }
+        PeerDescription::of(&self.announcement().card(""))
     }
 
     /// Returns whether the agent calls a language model.

@@ -3,6 +3,9 @@
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
+use sinew_protocol::a2a::AgentCard;
+use sinew_protocol::card::{self, AgentKind};
+use sinew_protocol::catalogue::Catalogue;
 use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{ArtifactRef, Fault, code};
 
@@ -23,6 +26,28 @@ pub struct PeerDescription {
     pub is_workflow: bool,
     /// Ids and tags of its skills.
     pub skills: Vec<String>,
+    /// Attributes to find it by; with the example requests of its skills.
+    pub catalogue: Catalogue,
+}
+
+impl PeerDescription {
+    /// Returns the description of the agent or workflow that a card announces.
+    pub fn of(card: &AgentCard) -> Self {
+        let skills = || card.skills.iter();
+        let mut catalogue = Catalogue::of(card);
+        catalogue.examples.extend(skills().flat_map(|skill| skill.examples.iter().flatten()).cloned());
+        Self {
+            name: card.name.clone(),
+            description: card.description.clone(),
+            input_schema: card::input_schema(card).cloned(),
+            output_schema: card::output_schema(card).cloned(),
+            is_workflow: card::kind(card) == AgentKind::Workflow,
+            skills: skills()
+                .flat_map(|skill| [vec![skill.id.clone()], skill.tags.clone()].concat())
+                .collect(),
+            catalogue,
+        }
+    }
 }
 
 /// A call of another agent.

@@ -53,9 +53,10 @@ impl AgentReach {
             reach.add_server(mcp.command.as_deref(), mcp.cwd.as_deref(), mcp.url.as_deref(), folder);
         }
         let Some(model) = &file.run.model else { return reach };
-        for ToolEntry { command, cwd, url, peer, request, .. } in &model.tools {
+        for ToolEntry { command, cwd, url, peer, workflow, discover, request, .. } in &model.tools {
             reach.add_server(command.as_deref(), cwd.as_deref(), url.as_deref(), folder);
-            reach.calls_others |= peer.is_some() || request.is_some();
+            reach.calls_others |=
+                peer.is_some() || workflow.is_some() || discover.is_some() || request.is_some();
         }
         let asks = |provider: &ProviderName| !matches!(provider, ProviderName::Script);
         for model in

@@ -163,7 +163,7 @@ fn stub_answer(node: &Node) -> Result<StubAnswer, String> {
         (output, None) => Ok(output.map(Node::to_json).unwrap_or_default()),
     };
     let artifact = node.get("artifact").and_then(Node::as_str).map(str::to_owned);
-    Ok(StubAnswer { result, after_ms, artifact })
+    Ok(StubAnswer { after_ms, artifact, ..result.into() })
 }
 
 fn judge_case(agent: &Agent, case: &AgentCase, node: &Node, span: Span) -> (Vec<Mismatch>, u64) {
@@ -216,6 +216,7 @@ fn expectations(expect: &Node, outcome: &CaseOutcome) -> Vec<Mismatch> {
                 if holds { Vec::new() } else { vec![format!("the error is: {told}")] }
             }
             ("calls", _) => differs(&want.to_json(), &json!(outcome.rehearsal.calls()), false),
+            ("discovered", _) => differs(&want.to_json(), &json!(discovered(outcome)), false),
             ("turns", _) => differs(&want.to_json(), &json!(totals.turns), false),
             ("refused", _) => differs(&want.to_json(), &json!(refused(outcome)), false),
             ("said", _) => not_said(want, outcome),
@@ -226,6 +227,11 @@ fn expectations(expect: &Node, outcome: &CaseOutcome) -> Vec<Mismatch> {
         }
     }
     found
+}
+
+/// Returns the names of the tools that searches found.
+fn discovered(outcome: &CaseOutcome) -> Vec<&str> {
+    outcome.rehearsal.state.discovered.iter().map(|tool| tool.declaration.name.as_str()).collect()
 }
 
 /// Returns the names of tools whose calls were not made.

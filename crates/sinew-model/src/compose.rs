@@ -8,8 +8,9 @@ use sinew_protocol::tool::ToolDeclaration;
 use crate::output::AnswerPlan;
 use crate::prompt::{AnswerForm, Prompt, PromptMessage, PromptResult};
 use crate::record::{CallResult, CallStatus, FeedbackReason};
-use crate::spec::{ConversationSpec, ModelSpec};
+use crate::spec::{ConversationSpec, FIND_TOOLS, ModelSpec};
 use crate::state::{ConversationState, Exchange};
+use crate::turn::RequestedCall;
 
 /// Maximum tokens of a summary.
 const MAX_SUMMARY_TOKENS: u64 = 2_000;
@@ -119,7 +120,13 @@ fn opening(spec: &ConversationSpec, state: &ConversationState, plan: AnswerPlan)
     }
     messages.push(PromptMessage::User { text: spec.input.clone() });
     if let Some((_, text)) = &state.summary {
-        messages.push(PromptMessage::User { text: format!("Summary of your work so far:\n{text}") });
+        let mut text = format!("Summary of your work so far:\n{text}");
+        if !state.discovered.is_empty() {
+            let names: Vec<&str> =
+                state.discovered.iter().map(|tool| tool.declaration.name.as_str()).collect();
+            let _ = write!(text, "\nTools that you found with {FIND_TOOLS}: {}.", names.join(", "));
+        }
+        messages.push(PromptMessage::User { text });
     }
     messages
 }
@@ -149,7 +156,11 @@ fn add_exchange(
     let message = PromptMessage::Assistant {
         verbatim: if same { exchange.answer.verbatim.clone() } else { Value::Null },
         text: exchange.answer.text.clone(),
-        calls: if plan == Some(AnswerPlan::Action) { Vec::new() } else { exchange.answer.calls.clone() },
+        calls: if plan == Some(AnswerPlan::Action) {
+            Vec::new()
+        } else {
+            exchange.answer.calls.iter().map(as_requested).collect()
+        },
     };
     messages.push(if by_text && plan != Some(AnswerPlan::Action) { as_words(message) } else { message });
     let results: Vec<PromptResult> = exchange
@@ -158,7 +169,8 @@ fn add_exchange(
         .iter()
         .zip(&exchange.calls)
         .map(|(requested, call)| {
-            let source = spec.tool(&requested.tool).map_or(requested.tool.as_str(), |tool| &tool.source);
+            let tool = spec.callable(state, &requested.tool);
+            let source = tool.as_ref().map_or(requested.tool.as_str(), |tool| &tool.source);
             let left_out = exchange.turn < state.results_before;
             let (content, failed) = match (&call.result, feedback) {
                 (Some(result), _) => {
@@ -167,7 +179,8 @@ fn add_exchange(
                 (None, Some((_, text))) => (json!({"error": text}).to_string(), true),
                 (None, None) => (json!({"error": "the call was not made"}).to_string(), true),
             };
-            PromptResult { id: requested.id.clone(), tool: requested.tool.clone(), content, failed }
+            let tool = requested.through.as_ref().unwrap_or(&requested.tool).clone();
+            PromptResult { id: requested.id.clone(), tool, content, failed }
         })
         .collect();
     if !results.is_empty() {
@@ -175,6 +188,18 @@ fn add_exchange(
         messages.push(if by_text { as_words(results) } else { results });
     } else if let Some((_, text)) = feedback {
         messages.push(PromptMessage::User { text: text.clone() });
+    }
+}
+
+/// Returns a call as the model wrote it: through `call_tool`, if it called a discovered tool so.
+fn as_requested(call: &RequestedCall) -> RequestedCall {
+    let Some(through) = &call.through else { return call.clone() };
+    let arguments = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+    RequestedCall {
+        id: call.id.clone(),
+        tool: through.clone(),
+        arguments: json!({"tool": call.tool, "arguments": arguments}).to_string(),
+        through: None,
     }
 }
 

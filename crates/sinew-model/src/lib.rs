@@ -11,6 +11,7 @@
 
 pub mod codec;
 mod compose;
+mod discovery;
 mod form_bounds;
 mod json_in_text;
 mod next;
@@ -34,13 +35,13 @@ pub use next::{ApprovalTest, EFFECT_HINT, ModelAsk, NextStep, PersonQuestion, Qu
 pub use output::ANSWER_TOOL;
 pub use prompt::{AnswerForm, Prompt, PromptMeasure, PromptMessage, PromptResult};
 pub use record::{
-    AskStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, FeedbackReason,
-    KeptArtifact, MovedResult, SessionTurn, StartStep, StepBody, StepRecord,
+    AskStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, DiscoveredTool,
+    FeedbackReason, KeptArtifact, MovedResult, SessionTurn, StartStep, StepBody, StepRecord,
 };
 pub use spec::{
-    ApprovalRule, BudgetSpec, CompactionSpec, ConversationSpec, EffectClass, FallbackRule, ModelAbilities,
-    ModelSpec, OutputMode, OutputSchema, OutputSpec, PERSON_SOURCE, Provider, SchemaAbility, TaintRule,
-    TokenPrice, ToolAbility, ToolSpec, UnknownRule,
+    ApprovalRule, BudgetSpec, CALL_TOOL, CALL_TOOL_SOURCE, CompactionSpec, ConversationSpec, EffectClass,
+    FIND_TOOLS, FallbackRule, ModelAbilities, ModelSpec, OutputMode, OutputSchema, OutputSpec, PERSON_SOURCE,
+    Provider, SchemaAbility, TaintRule, TokenPrice, ToolAbility, ToolSpec, UnknownRule,
 };
 pub use state::{CallState, ConversationState, ConversationTotals, Exchange, MissedAsk, PersonDecision};
 pub use text::{CappedResult, canonical, cap_result, shortened, value_without_hidden, without_hidden};

@@ -252,6 +252,7 @@ pub(crate) fn with_calls_of_text(
             id: "call_0".to_owned(),
             tool: tool.to_owned(),
             arguments: arguments.to_string(),
+            through: None,
         });
     }
     answer

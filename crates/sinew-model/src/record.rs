@@ -3,8 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sinew_protocol::Fault;
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::tool::ToolDeclaration;
 use sinew_protocol::usage::ModelTotals;
 
+use crate::text::canonical;
 use crate::turn::{ModelRefusal, ModelTurn, TokenUsage};
 
 /// Maximum bytes of a result that compaction keeps, because the replacement text is as long.
@@ -197,6 +200,31 @@ pub struct CallResult {
     /// Milliseconds for which a nested conversation waited for people.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waited_ms: u64,
+    /// Tools that the call found, which the model can call from now on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub discovered: Vec<DiscoveredTool>,
+}
+
+/// A tool that a search of the conversation found, as it was declared then.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DiscoveredTool {
+    /// Name of the agent or workflow.
+    pub agent: String,
+    /// Index of the rule in [`ConversationSpec::discover_rules`](crate::ConversationSpec) that admits
+    /// it.
+    pub rule: u32,
+    /// sha256 of the declaration's canonical JSON. A tool that was declared anew is not called.
+    pub digest: String,
+    /// The declaration.
+    pub declaration: ToolDeclaration,
+}
+
+impl DiscoveredTool {
+    /// Creates a discovered tool.
+    pub fn new(agent: impl Into<String>, rule: u32, declaration: ToolDeclaration) -> Self {
+        let text = serde_json::to_value(&declaration).map(|value| canonical(&value)).unwrap_or_default();
+        Self { agent: agent.into(), rule, digest: sha256(text.as_bytes()), declaration }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -215,6 +243,7 @@ impl CallResult {
             usage: ModelTotals::default(),
             nested: false,
             waited_ms: 0,
+            discovered: Vec::new(),
         }
     }
 

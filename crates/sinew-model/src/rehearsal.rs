@@ -5,7 +5,9 @@
 use serde_json::Value;
 
 use crate::next::{ModelAsk, NextStep, PersonQuestion, QuestionReason, ToolCall};
-use crate::record::{AskStep, CallResult, CallStatus, ConversationEnd, StartStep, StepBody, StepRecord};
+use crate::record::{
+    AskStep, CallResult, CallStatus, ConversationEnd, DiscoveredTool, StartStep, StepBody, StepRecord,
+};
 use crate::script::ModelScript;
 use crate::spec::{ConversationSpec, EffectClass};
 use crate::state::ConversationState;
@@ -25,6 +27,14 @@ pub struct StubAnswer {
     pub after_ms: u64,
     /// Name of the artifact with the whole output, if the result is truncated.
     pub artifact: Option<String>,
+    /// Tools that the call found.
+    pub discovered: Vec<DiscoveredTool>,
+}
+
+impl From<Result<Value, String>> for StubAnswer {
+    fn from(result: Result<Value, String>) -> Self {
+        Self { result, after_ms: 0, artifact: None, discovered: Vec::new() }
+    }
 }
 
 /// Stubs of tools and people.
@@ -161,7 +171,7 @@ impl Shell<'_> {
             }
             let answer = stubs.call(call, earlier);
             self.now = self.now.saturating_add(answer.after_ms);
-            let tool = self.spec.tool(&call.tool);
+            let tool = call.settings(self.spec);
             let (status, content) = match answer.result {
                 Ok(value) => (CallStatus::Succeeded, value_without_hidden(&value)),
                 Err(reason) => (CallStatus::Failed, crate::text::without_hidden(&reason).into()),
@@ -172,7 +182,8 @@ impl Shell<'_> {
                 CappedResult::Cut(text) => (text.into(), Some(format!("{}.json", call.position.key))),
             };
             let open = tool.is_none_or(|tool| tool.open);
-            let result = CallResult { artifact, open, ..CallResult::new(status, content) };
+            let discovered = answer.discovered;
+            let result = CallResult { artifact, open, discovered, ..CallResult::new(status, content) };
             self.append(StepBody::Done { call: call.position.clone(), result });
         }
     }

@@ -233,6 +233,7 @@ fn calling(calls: &Value) -> ModelTurn {
             tool: tool.clone(),
             // A text is for arguments that are not JSON.
             arguments: arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned),
+            through: None,
         })
         .collect();
     let wire = calls.iter().map(|call| {

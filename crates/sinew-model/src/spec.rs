@@ -30,6 +30,9 @@ pub struct ConversationSpec {
     pub fallback: FallbackRule,
     /// Tools that the model can call.
     pub tools: Arc<Vec<ToolSpec>>,
+    /// Settings of discovered tools, by [`DiscoveredTool::rule`](crate::DiscoveredTool), with empty
+    /// declarations.
+    pub discover_rules: Arc<Vec<ToolSpec>>,
     /// Form of the output.
     pub output: OutputSpec,
     /// Limits of the whole conversation, over all attempts.
@@ -200,6 +203,12 @@ pub struct ToolSpec {
     pub max_result: usize,
 }
 
+/// Name of the tool that searches for tools.
+pub const FIND_TOOLS: &str = "find_tools";
+/// Name of the tool that calls discovered tools.
+pub const CALL_TOOL: &str = "call_tool";
+/// Source of the tool that calls discovered tools.
+pub const CALL_TOOL_SOURCE: &str = "discover:call";
 /// Source of the tool that sends questions to people.
 pub const PERSON_SOURCE: &str = "builtin:ask_person";
 

@@ -6,12 +6,14 @@ use serde_json::Value;
 use sinew_protocol::usage::ModelTotals;
 
 use crate::record::{
-    AskStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, FeedbackReason, SessionTurn,
-    StartStep, StepBody, StepRecord,
+    AskStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, DiscoveredTool,
+    FeedbackReason, SessionTurn, StartStep, StepBody, StepRecord,
 };
 use crate::thoughts::without_thoughts;
 use crate::turn::{ModelRefusal, ModelTurn, RefusalKind, TokenUsage};
 
+/// Maximum number of discovered tools; the oldest ones leave.
+const MAX_DISCOVERED: usize = 64;
 /// Approximate bytes of JSON per token.
 const BYTES_PER_TOKEN: f64 = 3.5;
 
@@ -48,6 +50,8 @@ pub struct ConversationState {
     pub session: Vec<SessionTurn>,
     /// Whether a result can contain untrusted text.
     pub tainted: bool,
+    /// Tools that searches found since the last reset, oldest first, at most 64.
+    pub discovered: Vec<DiscoveredTool>,
     /// Tokens per byte of the last prompt, as the provider counted; `None` before the first turn.
     pub tokens_per_byte: Option<f64>,
     /// The end, if the conversation has ended.
@@ -247,6 +251,7 @@ impl ConversationState {
             self.summary = None;
             self.results_before = 0;
             self.tainted = false;
+            self.discovered.clear();
         }
         self.writer.clone_from(&record.by);
         self.begin = Some(begin.clone());
@@ -298,6 +303,7 @@ impl ConversationState {
             self.totals.waited_ms = self.totals.waited_ms.saturating_add(result.waited_ms);
         }
         self.tainted |= result.holds_words_of_others();
+        self.discover(&result.discovered);
         match result.status {
             CallStatus::Succeeded | CallStatus::Failed => self.totals.tool_calls += 1,
             CallStatus::Unknown => {
@@ -307,6 +313,21 @@ impl ConversationState {
             CallStatus::Invalid => self.totals.invalid_calls += 1,
             CallStatus::Refused => {}
         }
+    }
+
+    /// Adds found tools. The last declaration of a name applies.
+    fn discover(&mut self, found: &[DiscoveredTool]) {
+        for tool in found {
+            self.discovered.retain(|known| known.declaration.name != tool.declaration.name);
+            self.discovered.push(tool.clone());
+        }
+        let over = self.discovered.len().saturating_sub(MAX_DISCOVERED);
+        self.discovered.drain(..over);
+    }
+
+    /// Returns the discovered tool that has this name for the model.
+    pub(crate) fn discovered(&self, name: &str) -> Option<&DiscoveredTool> {
+        self.discovered.iter().find(|tool| tool.declaration.name == name)
     }
 
     fn compact(&mut self, compact: &CompactStep) {

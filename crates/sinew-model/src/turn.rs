@@ -25,7 +25,7 @@ pub struct ModelTurn {
 }
 
 /// A call that a model requested. All its fields are untrusted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequestedCall {
     /// The provider's id of the call, unique within its turn.
     pub id: String,
@@ -33,6 +33,9 @@ pub struct RequestedCall {
     pub tool: String,
     /// Arguments, unchecked; not necessarily JSON.
     pub arguments: String,
+    /// Tool through which the model called this one; `None` for a call by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
 }
 
 /// Why a model stopped.

@@ -9,8 +9,10 @@ mod strict;
 #[cfg(test)]
 mod tests;
 
-use crate::code;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+
+use crate::code;
 
 use crate::a2a::{AgentCard, Message, Part, SendMessageRequest};
 use crate::artifact::{ArtifactName, ArtifactRef, ArtifactUri};
@@ -44,7 +46,7 @@ pub struct WorkflowTool {
 /// each interface. A tool that accepts an artifact is rendered in the dual-mode form of the
 /// specification (section "Tool Declaration Generation"): every parameter is nullable and none is
 /// required.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolDeclaration {
     /// Name that the model uses.
     pub name: String,
@@ -53,8 +55,10 @@ pub struct ToolDeclaration {
     /// JSON Schema of the arguments.
     pub parameters: Value,
     /// Whether an existing artifact may replace the arguments, as `input_artifact`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub takes_artifact: bool,
     /// JSON Schema of the result, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
 }
 

@@ -99,10 +99,6 @@ impl SearchDocument {
         let Catalogue { aliases, examples, stage, .. } = Catalogue::of(card);
         let skills = || card.skills.iter();
         let of_skills = skills().flat_map(|skill| skill.examples.iter().flatten()).cloned();
-        let mut parameters = Vec::new();
-        if let Some(schema) = card::input_schema(card) {
-            add_parameters(schema, PARAMETER_DEPTH, &mut parameters);
-        }
         Self {
             name: card.name.clone(),
             aliases,
@@ -116,7 +112,7 @@ impl SearchDocument {
                     description: skill.description.clone(),
                 })
                 .collect(),
-            parameters,
+            parameters: card::input_schema(card).map(parameters_of).unwrap_or_default(),
             stage,
         }
     }
@@ -146,6 +142,13 @@ impl SearchDocument {
     pub(crate) fn several_skills(&self) -> &[SkillText] {
         if self.skills.len() < 2 { &[] } else { &self.skills[..self.skills.len().min(MAX_SKILLS)] }
     }
+}
+
+/// Returns the names and descriptions of the properties of an input schema, nested ones included.
+pub fn parameters_of(schema: &Value) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    add_parameters(schema, PARAMETER_DEPTH, &mut found);
+    found
 }
 
 /// Adds the properties of a schema, with those of its members down to a depth.

@@ -17,7 +17,7 @@ mod query;
 mod spelling;
 mod tokens;
 
-pub use document::{Field, SearchDocument, SkillText};
+pub use document::{Field, SearchDocument, SkillText, parameters_of};
 pub use index::{MAX_ENTRIES, SearchIndex};
 pub use lookalike::Lookalikes;
 pub use query::{MAX_QUERY_CHARS, SearchHit, SearchQuery, SearchResults};

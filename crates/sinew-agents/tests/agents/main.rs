@@ -3,6 +3,7 @@
 
 mod artifacts;
 mod command;
+mod discover;
 mod files;
 mod fixture;
 mod http;

@@ -50,9 +50,21 @@ fn complaints_have_places() {
         ("    tools: [{peer: A, as: answer}]\n", "6:13 SINEW-5212 two tools are called 'answer'"),
         (
             "    tools: [{peer: A, workflow: b}]\n",
-            "6:13 SINEW-5212 expected exactly one of peer, workflow, mcp, script, builtin, request",
+            "6:13 SINEW-5212 expected exactly one of peer, workflow, discover, mcp, script, builtin, request",
         ),
         ("    tools: [{}]\n", "6:13 SINEW-5212 expected exactly one of peer"),
+        (
+            "    tools: [{discover: {match: [a]}, as: t}]\n",
+            "6:42 SINEW-5212 this entry can provide several tools",
+        ),
+        (
+            "    tools: [{discover: {match: [a]}, effect: read}]\n",
+            "6:46 SINEW-5212 whether a discovered tool only reads",
+        ),
+        (
+            "    tools: [{discover: {match: [a]}}, {peer: A, as: call_tool}]\n",
+            "6:39 SINEW-5212 two tools are called 'call_tool'",
+        ),
         ("    tools: [{peer: 'A*', as: t}]\n", "6:30 SINEW-5212 this entry can provide several tools"),
         (
             "    tools: [{peer: A, command: [a]}]\n",

@@ -306,6 +306,7 @@ fn turn(
                 Some(text) => text.clone(),
                 None => block["input"].to_string(),
             },
+            through: None,
         }
     });
     let calls = with_own_ids(calls.collect());

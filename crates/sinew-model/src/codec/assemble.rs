@@ -122,7 +122,8 @@ impl CallAssembler {
         let mut foreign = Vec::new();
         let calls = self.calls.into_iter().map(|call| {
             foreign.push((call.foreign, call.function));
-            RequestedCall { id: call.id, tool: call.tool, arguments: whole_arguments(call.arguments) }
+            let arguments = whole_arguments(call.arguments);
+            RequestedCall { id: call.id, tool: call.tool, arguments, through: None }
         });
         let calls = with_own_ids(calls.collect());
         let encoded = calls.iter().zip(foreign).map(|(call, (members, function))| {

@@ -213,6 +213,7 @@ impl ContentCollector {
                 Value::Null => String::new(),
                 args => args.to_string(),
             },
+            through: None,
         });
         let calls = with_own_ids(calls.collect());
         let verbatim = json!({"role": "model", "parts": self.parts});

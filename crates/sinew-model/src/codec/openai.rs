@@ -266,6 +266,7 @@ fn call_of(piece: &Value) -> RequestedCall {
             None | Some(Value::Null) => String::new(),
             Some(other) => other.to_string(),
         },
+        through: None,
     }
 }
 

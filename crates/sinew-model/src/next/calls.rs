@@ -1,5 +1,7 @@
 //! The calls of a turn: validates, refuses, requests approval, makes them.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use sinew_protocol::embed::split_version;
 use sinew_protocol::tool::ToolInput;
@@ -8,7 +10,9 @@ use sinew_protocol::{Fault, code};
 use super::{ApprovalTest, NextStep, PersonQuestion, QuestionReason, ToolCall, fail};
 use crate::output::{ANSWER_TOOL, AnswerPlan, violation_lines};
 use crate::record::{CallPosition, CallResult, CallStatus, StepBody};
-use crate::spec::{ApprovalRule, ConversationSpec, EffectClass, TaintRule, ToolSpec, UnknownRule};
+use crate::spec::{
+    ApprovalRule, ConversationSpec, EffectClass, FIND_TOOLS, TaintRule, ToolSpec, UnknownRule,
+};
 use crate::state::{CallState, ConversationState, Exchange, PersonDecision};
 use crate::text::{canonical, shortened, without_hidden};
 use crate::turn::RequestedCall;
@@ -105,12 +109,20 @@ impl ConversationSpec {
         plan: AnswerPlan,
         test: ApprovalTest<'_>,
     ) -> CallPlan {
-        let (tool, arguments) = match self.checked(requested, plan) {
+        let (tool, arguments) = match self.checked(state, requested, plan) {
             Ok(checked) => checked,
             Err(problem) => return CallPlan::Answer(CallStatus::Invalid, problem),
         };
-        let ready =
-            ToolCall { position, tool: tool.declaration.name.clone(), arguments, effect: tool.effect };
+        let ready = ToolCall {
+            position,
+            tool: tool.declaration.name.clone(),
+            arguments,
+            effect: tool.effect,
+            discovered: match &tool {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(_) => state.discovered(&requested.tool).cloned().map(Box::new),
+            },
+        };
         let refuse = |text: String| CallPlan::Answer(CallStatus::Refused, text);
         if let Some(decision) = call.decision.as_ref().filter(|one| tool.rejection_fails && !one.approved) {
             return CallPlan::End(rejected(&ready.tool, decision));
@@ -122,7 +134,7 @@ impl ConversationSpec {
             }
             return self.plan_unknown(call, ready);
         }
-        if let Some(limit) = tool.limit.filter(|limit| times_made(state, tool) >= *limit) {
+        if let Some(limit) = tool.limit.filter(|limit| times_made(state, &tool) >= *limit) {
             return refuse(format!(
                 "{} can be called {limit} times in a conversation, and this limit is reached",
                 ready.tool
@@ -174,14 +186,23 @@ impl ConversationSpec {
     }
 
     /// Validates a call. Returns its tool and arguments, or a message for the model.
-    fn checked(&self, requested: &RequestedCall, plan: AnswerPlan) -> Result<(&ToolSpec, Value), String> {
+    fn checked(
+        &self,
+        state: &ConversationState,
+        requested: &RequestedCall,
+        plan: AnswerPlan,
+    ) -> Result<(Cow<'_, ToolSpec>, Value), String> {
         if requested.tool == ANSWER_TOOL && plan == AnswerPlan::Tool {
             return Err(format!("Call {ANSWER_TOOL} alone, after the results of all other tools are there."));
         }
-        let Some(tool) = self.tool(&requested.tool) else {
+        let Some(tool) = self.callable(state, &requested.tool) else {
             let names: Vec<&str> = self.tools.iter().map(|tool| tool.declaration.name.as_str()).collect();
             let shown = shortened(&requested.tool, MAX_SHOWN_NAME);
-            return Err(format!("There is no tool '{shown}'. Tools: {}.", names.join(", ")));
+            let hint = match self.tool(FIND_TOOLS) {
+                Some(_) => " Search for others with find_tools before you call them.",
+                None => "",
+            };
+            return Err(format!("There is no tool '{shown}'. Tools: {}.{hint}", names.join(", ")));
         };
         let written = requested.arguments.trim();
         let arguments: Value = if written.is_empty() {

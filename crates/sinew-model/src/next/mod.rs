@@ -13,8 +13,8 @@ use sinew_protocol::{Fault, code};
 
 use crate::output::AnswerPlan;
 use crate::prompt::{Prompt, PromptMeasure};
-use crate::record::{CallPosition, ConversationEnd, StepBody};
-use crate::spec::{ConversationSpec, EffectClass, UnknownRule};
+use crate::record::{CallPosition, ConversationEnd, DiscoveredTool, StepBody};
+use crate::spec::{ConversationSpec, EffectClass, ToolSpec, UnknownRule};
 use crate::state::{ConversationState, Exchange};
 use crate::thoughts::without_thoughts;
 use crate::turn::{FinishReason, ModelTurn};
@@ -72,6 +72,18 @@ pub struct ToolCall {
     pub arguments: Value,
     /// Effect of a repeated call.
     pub effect: EffectClass,
+    /// The tool, if a search found it; `None` for a declared tool.
+    pub discovered: Option<Box<DiscoveredTool>>,
+}
+
+impl ToolCall {
+    /// Returns the settings of the tool; `None` for a tool that the spec does not have.
+    pub fn settings<'a>(&self, spec: &'a ConversationSpec) -> Option<&'a ToolSpec> {
+        match &self.discovered {
+            Some(found) => spec.discover_rules.get(found.rule as usize),
+            None => spec.tool(&self.tool),
+        }
+    }
 }
 
 /// A question to a person about a call.
@@ -136,8 +148,8 @@ impl ConversationSpec {
         self.ask(state)
     }
 
-    /// Builds the log record of an answer: removes reasoning from its text, parses calls from it, and
-    /// adds the price.
+    /// Builds the log record of an answer: removes reasoning from its text, parses calls from it, names
+    /// the tools that it calls through `call_tool`, and adds the price.
     pub fn turn_record(&self, ask: &ModelAsk, mut answer: ModelTurn) -> StepBody {
         let model = &self.models[ask.model];
         if let Cow::Owned(text) = without_thoughts(&answer.text) {
@@ -153,7 +165,8 @@ impl ConversationSpec {
                 cost,
             });
         }
-        let answer = crate::output::with_calls_of_text(self, model, answer);
+        let mut answer = crate::output::with_calls_of_text(self, model, answer);
+        answer.calls = answer.calls.into_iter().map(|call| self.unwrapped(call)).collect();
         StepBody::Turn { turn: ask.turn, alias: model.alias.clone(), answer: Box::new(answer), cost }
     }
 

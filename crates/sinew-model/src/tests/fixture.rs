@@ -9,9 +9,9 @@ use sinew_source::Schema;
 use crate::rehearsal::{Rehearsal, RehearsalStubs, StubAnswer, rehearse};
 use crate::script::ModelScript;
 use crate::{
-    ApprovalRule, BudgetSpec, CompactionSpec, ConversationEnd, ConversationSpec, EffectClass, FallbackRule,
-    FormBounds, ModelAbilities, ModelSpec, OutputMode, OutputSchema, OutputSpec, Provider, SchemaAbility,
-    TaintRule, ToolAbility, ToolCall, ToolSpec, UnknownRule,
+    ApprovalRule, BudgetSpec, CompactionSpec, ConversationEnd, ConversationSpec, DiscoveredTool, EffectClass,
+    FallbackRule, FormBounds, ModelAbilities, ModelSpec, OutputMode, OutputSchema, OutputSpec, Provider,
+    SchemaAbility, TaintRule, ToolAbility, ToolCall, ToolSpec, UnknownRule,
 };
 
 /// A model with all abilities.
@@ -55,6 +55,7 @@ pub(super) fn spec() -> ConversationSpec {
             tool("send", EffectClass::Once, false),
             tool("ask", EffectClass::Repeat, true),
         ]),
+        discover_rules: std::sync::Arc::default(),
         output: OutputSpec { schema: None, mode: OutputMode::Auto, repairs: 2 },
         budget: BudgetSpec::default(),
         compaction: CompactionSpec::default(),
@@ -107,6 +108,7 @@ pub(super) fn script(answers: &Value) -> ModelScript {
 #[derive(Default)]
 pub(super) struct CountingStubs {
     pub(super) answers: BTreeMap<String, Value>,
+    pub(super) discovered: BTreeMap<String, Vec<DiscoveredTool>>,
     pub(super) made: Vec<(String, String)>,
     pub(super) asked: usize,
     pub(super) refuses: bool,
@@ -121,7 +123,8 @@ impl RehearsalStubs for CountingStubs {
             Some(reason) => Err(reason.to_owned()),
             None => Ok(answer),
         };
-        StubAnswer { result, after_ms: 10, artifact: None }
+        let discovered = self.discovered.get(&call.tool).cloned().unwrap_or_default();
+        StubAnswer { after_ms: 10, discovered, ..StubAnswer::from(result) }
     }
 
     fn decide(&mut self, _: &ToolCall) -> bool {

@@ -51,7 +51,12 @@ fn turn_strategy() -> impl Strategy<Value = ModelTurn> {
         calls: calls
             .into_iter()
             .enumerate()
-            .map(|(nth, (tool, arguments))| RequestedCall { id: format!("call_{nth}"), tool, arguments })
+            .map(|(nth, (tool, arguments))| RequestedCall {
+                id: format!("call_{nth}"),
+                tool,
+                arguments,
+                through: None,
+            })
             .collect(),
         text,
         ..ModelTurn::default()

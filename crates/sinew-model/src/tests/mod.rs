@@ -3,6 +3,7 @@
 mod budgets;
 mod codecs;
 mod conversations;
+mod discovery;
 mod effects;
 mod fixture;
 mod hostile_bytes;

@@ -29,7 +29,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sinew-shard", &["sinew-protocol", "sinew-plan", "sinew-engine", "sinew-execution"]),
     ("sinew-dialects", &["sinew-protocol", "sinew-source", "sinew-script", "sinew-plan", "sinew-engine"]),
     ("sinew-model", &["sinew-protocol", "sinew-source"]),
-    ("sinew-agents", &["sinew-protocol", "sinew-source", "sinew-files", "sinew-script", "sinew-model"]),
+    (
+        "sinew-agents",
+        &["sinew-protocol", "sinew-source", "sinew-files", "sinew-script", "sinew-search", "sinew-model"],
+    ),
     ("sinew-mesh", &["sinew-protocol", "sinew-source", "sinew-files"]),
     ("sinew-runtime", &["sinew-protocol", "sinew-script", "sinew-engine", "sinew-execution", "sinew-shard"]),
     (

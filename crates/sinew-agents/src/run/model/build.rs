@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::str::FromStr as _;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use reqwest::Url;
 use reqwest::header::HeaderName;
@@ -19,6 +19,7 @@ use sinew_source::{Limits, Schema};
 
 use super::build_tools::doubts_about_taint;
 use super::builtin_tools::SkillText;
+use super::discover::PeerIndex;
 use super::endpoint::ModelEndpoint;
 use super::instruction::InstructionTemplate;
 use super::setup::user_message;
@@ -48,6 +49,8 @@ pub(super) struct ModelBuilder<'a> {
     pub(super) folder: &'a Path,
     named_files: NamedFiles,
     pub(super) found: Vec<FileComplaint>,
+    /// Search index of the agent, shared by its `discover` entries.
+    pub(super) index: Arc<PeerIndex>,
 }
 
 /// Builds a model agent. `path` is its file in `folder`, and `text` the content, for the digest.
@@ -56,7 +59,7 @@ pub(crate) fn build_model(
     (path, folder, named_files): (&Path, &Path, NamedFiles),
     text: &[u8],
 ) -> Result<ModelAgent, Vec<FileComplaint>> {
-    let mut builder = ModelBuilder { path, folder, named_files, found: Vec::new() };
+    let mut builder = ModelBuilder { path, folder, named_files, found: Vec::new(), index: Arc::default() };
     let agent = builder.build(file, text);
     match agent {
         Some(agent) if builder.found.is_empty() => Ok(agent),

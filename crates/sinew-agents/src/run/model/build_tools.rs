@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sinew_model::{ANSWER_TOOL, ApprovalRule, EffectClass};
+use sinew_model::{ANSWER_TOOL, ApprovalRule, CALL_TOOL, EffectClass, FIND_TOOLS};
+use sinew_protocol::catalogue::Stage;
 use sinew_protocol::code;
 use sinew_protocol::tool::ToolDeclaration;
 use sinew_script::Function;
@@ -11,12 +12,13 @@ use sinew_source::Schema;
 
 use super::build::ModelBuilder;
 use super::builtin_tools::BuiltinTool;
+use super::discover::{DEFAULT_FOUND, DiscoverRule};
 use super::mcp_tools::{AllowedTools, McpServerRule};
 use super::tools::{ToolRule, ToolSettings, ToolSource, tool_name};
 use crate::complaint::FileComplaint;
 use crate::model_file::{
-    AllowEntry, ApproveEntry, BuiltinName, EffectName, ModelFile, PeerSelector, ScriptTool, ServerLifetime,
-    TaintEntry, ToolEntry, TrustName,
+    AllowEntry, ApproveEntry, BuiltinName, DiscoverEntry, EffectName, ModelFile, PeerSelector, ScriptTool,
+    ServerLifetime, TaintEntry, ToolEntry, TrustName,
 };
 use crate::rejection::RejectionRule;
 use crate::run::mcp::{McpServer, ServerKeys, ServerLocation};
@@ -59,8 +61,12 @@ impl ModelBuilder<'_> {
                 }
             }
             for source in self.sources(&at, entry) {
-                let name = settings.name.clone().or_else(|| fixed_name(&source));
-                if let Some(name) = name {
+                let is_first = !rules.iter().any(|rule| matches!(rule.source, ToolSource::Discover(_)));
+                let fixed = match &source {
+                    ToolSource::Discover(_) if is_first => vec![FIND_TOOLS.to_owned(), CALL_TOOL.to_owned()],
+                    source => settings.name.clone().or_else(|| fixed_name(source)).into_iter().collect(),
+                };
+                for name in fixed {
                     if names.contains(&name) || name == ANSWER_TOOL {
                         self.complain(&at, format!("two tools are called '{name}'; name one with `as`"));
                     }
@@ -76,6 +82,7 @@ impl ModelBuilder<'_> {
         let given = [
             ("peer", entry.peer.is_some()),
             ("workflow", entry.workflow.is_some()),
+            ("discover", entry.discover.is_some()),
             ("mcp", entry.mcp.is_some()),
             ("script", entry.script.is_some()),
             ("builtin", entry.builtin.is_some()),
@@ -89,6 +96,7 @@ impl ModelBuilder<'_> {
         let several = matches!(&entry.peer, Some(PeerSelector::Skill(_)))
             || matches!(&entry.peer, Some(PeerSelector::Name(name)) if name.contains('*'))
             || entry.builtin.is_some()
+            || entry.discover.is_some()
             || entry.mcp.is_some()
             || entry.request.is_some();
         if several && entry.r#as.is_some() {
@@ -107,6 +115,9 @@ impl ModelBuilder<'_> {
         if let Some(workflow) = &entry.workflow {
             return vec![ToolSource::Workflow(workflow.clone())];
         }
+        if let Some(discover) = &entry.discover {
+            return self.discover(at, discover, entry.effect).into_iter().collect();
+        }
         if let Some(script) = &entry.script {
             return self.script_tool(at, script).into_iter().collect();
         }
@@ -124,6 +135,27 @@ impl ModelBuilder<'_> {
             return vec![ToolSource::Request { peers: request.peers.clone(), subagents: request.subagents }];
         }
         Vec::new()
+    }
+
+    /// Returns the tools that find agents and workflows.
+    fn discover(
+        &mut self,
+        at: &str,
+        entry: &DiscoverEntry,
+        effect: Option<EffectName>,
+    ) -> Option<ToolSource> {
+        if effect == Some(EffectName::Read) {
+            let text = "whether a discovered tool only reads is not known: write `repeat` or `once`";
+            self.complain(format!("{at}/effect"), text);
+            return None;
+        }
+        Some(ToolSource::Discover(DiscoverRule {
+            patterns: entry.r#match.clone(),
+            kinds: entry.kinds.clone(),
+            stages: entry.stages.clone().unwrap_or_else(|| vec![Stage::Stable, Stage::Experimental]),
+            max: entry.max.map_or(DEFAULT_FOUND, usize::from),
+            index: Arc::clone(&self.index),
+        }))
     }
 
     fn mcp(

@@ -32,7 +32,7 @@ impl Conversation<'_> {
             self.record(StepBody::Question(call.position.clone())).await?;
             return Ok(events);
         }
-        let source = self.tools.spec(&call.tool).map_or("other", |tool| tool.source.as_str());
+        let source = self.tools.spec(call).map_or("other", |tool| tool.source.as_str());
         note_tool_call(source, result.status);
         self.keep_artifacts().await?;
         let event = result_event(&call.tool, result.status, &result.content);
@@ -81,7 +81,7 @@ impl Conversation<'_> {
 
     /// Returns a result for the model: without hidden characters and secrets, truncated to the limit.
     fn result(&self, call: &ToolCall, outcome: ToolOutcome) -> CallResult {
-        let tool = self.tools.spec(&call.tool);
+        let tool = self.tools.spec(call);
         let (status, value) = match outcome.result {
             Ok(value) => (CallStatus::Succeeded, value),
             Err(reason) if outcome.is_lost && call.effect == EffectClass::Once => {
@@ -99,7 +99,15 @@ impl Conversation<'_> {
             }
         };
         let nested = self.tools.nested(&call.tool).is_some();
-        let (usage, waited_ms) = (outcome.usage, outcome.waited_ms);
-        CallResult { artifact, open, usage, nested, waited_ms, ..CallResult::new(status, content) }
+        let ToolOutcome { usage, waited_ms, discovered, .. } = outcome;
+        CallResult {
+            artifact,
+            open,
+            usage,
+            nested,
+            waited_ms,
+            discovered,
+            ..CallResult::new(status, content)
+        }
     }
 }

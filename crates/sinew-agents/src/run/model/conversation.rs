@@ -284,6 +284,7 @@ impl<'a> Conversation<'a> {
         let ConversationScope { profile, call, nested, .. } = self.place;
         let tools = Arc::clone(&self.tools.specs);
         let mut spec = self.agent.spec(profile, call, self.models, tools, self.activation, begun_at)?;
+        spec.discover_rules = Arc::clone(&self.tools.discover_rules);
         if let Some(nested) = nested {
             spec.system = vec![nested.agent.instruction.clone()];
             spec.examples.clear();
@@ -318,7 +319,7 @@ impl<'a> Conversation<'a> {
                 NextStep::AskModel(ask) => self.ask(spec, &ask).await?,
                 NextStep::RunCalls(calls) => {
                     let left = self.wall_left(spec);
-                    if calls.iter().all(|call| self.tools.waits_for_others(&call.tool)) {
+                    if calls.iter().all(|call| self.tools.waits_for_others(call)) {
                         return Ok(HoldEnd::Calls(calls, left));
                     }
                     let share = NestedShare::of(spec, &self.log.state, now_ms());

@@ -10,6 +10,7 @@ mod builtin_tools;
 mod call_results;
 mod conversation;
 mod conversation_log;
+mod discover;
 pub(crate) mod endpoint;
 pub(crate) mod endpoint_check;
 mod figures;

@@ -130,7 +130,7 @@ impl Conversation<'_> {
         if answer.is_ok() {
             feed.end();
         }
-        let is_tool = |name: &str| name == ANSWER_TOOL || self.tools.spec(name).is_some();
+        let is_tool = |name: &str| name == ANSWER_TOOL || self.tools.has(name);
         let answer = answer.map(|mut turn| {
             self.log.state.estimate_usage(ask.measure.bytes, &mut turn);
             turn_without_secrets(turn, self.secrets, &is_tool)

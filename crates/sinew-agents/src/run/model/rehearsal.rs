@@ -63,6 +63,8 @@ struct CaseStubs<'a> {
     case: &'a AgentCase,
     unlisted: Vec<String>,
     scripts: &'a ToolTable,
+    peers: &'a [PeerDescription],
+    agent_name: &'a str,
 }
 
 impl RehearsalStubs for CaseStubs<'_> {
@@ -70,17 +72,20 @@ impl RehearsalStubs for CaseStubs<'_> {
         if let Some(answer) =
             self.case.tools.get(&call.tool).and_then(|list| list.get(earlier).or(list.last()))
         {
-            return answer.clone();
+            let discovered = self.scripts.found_in_stub(call, &answer.result);
+            return StubAnswer { discovered, ..answer.clone() };
         }
         // A function of the file needs no stub, because it is deterministic.
         if let Some(result) = self.scripts.run_pure(call) {
-            return StubAnswer { result, after_ms: 0, artifact: None };
+            return result.into();
+        }
+        if let Some((found, discovered)) = self.scripts.find_tools_among(call, self.peers, self.agent_name) {
+            return StubAnswer { discovered, ..Ok(found).into() };
         }
         if !self.unlisted.contains(&call.tool) {
             self.unlisted.push(call.tool.clone());
         }
-        let result = Err("the case has no answer for this tool".to_owned());
-        StubAnswer { result, after_ms: 0, artifact: None }
+        Err("the case has no answer for this tool".to_owned()).into()
     }
 
     fn decide(&mut self, _: &ToolCall) -> bool {
@@ -122,7 +127,15 @@ impl ModelAgent {
         let tool_specs = Arc::clone(&tools.specs);
         let mut spec: ConversationSpec = self.spec(profile, &call, &models, tool_specs, "case", begun_at)?;
         spec.tainted = tools.has_words_of_others;
-        let stubs = || CaseStubs { agent: self, case, unlisted: Vec::new(), scripts: &tools };
+        spec.discover_rules = Arc::clone(&tools.discover_rules);
+        let stubs = || CaseStubs {
+            agent: self,
+            case,
+            unlisted: Vec::new(),
+            scripts: &tools,
+            peers: &case.peers,
+            agent_name: profile.name,
+        };
         let mut first = stubs();
         let rehearsal = rehearse(&spec, &case.script, &mut first, &[], "first");
         let crash =

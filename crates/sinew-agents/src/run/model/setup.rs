@@ -100,6 +100,7 @@ impl ModelAgent {
             models: models.iter().map(|endpoint| with_settings(&endpoint.spec, &call.context)).collect(),
             fallback: self.fallback,
             tools,
+            discover_rules: Arc::default(),
             output: OutputSpec {
                 schema: schema.transpose()?.filter(|schema| !is_plain_text(&schema.value)),
                 mode: self.mode,

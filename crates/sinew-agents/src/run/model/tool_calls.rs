@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use sinew_model::ToolCall;
+use sinew_model::{DiscoveredTool, ToolCall};
 use sinew_protocol::embed::split_version;
 use sinew_protocol::tool::{ToolInput, WorkflowTool};
 use sinew_protocol::unique_keys::read_unique;
@@ -15,6 +15,7 @@ use sinew_source::violations;
 use super::argument_contents::with_contents;
 use super::builtin_tools::SkillText;
 use super::conversation::ConversationScope;
+use super::discover::CALL_NAMES_NO_TOOL;
 use super::tools::{ToolAction, ToolTable};
 use crate::artifacts::Artifacts;
 use crate::error::AgentError;
@@ -31,6 +32,8 @@ pub(crate) struct ToolOutcome {
     pub(crate) waited_ms: u64,
     /// Whether the answer was lost, so that the call may have taken effect.
     pub(crate) is_lost: bool,
+    /// Tools that it found.
+    pub(crate) discovered: Vec<DiscoveredTool>,
 }
 
 impl ToolOutcome {
@@ -41,7 +44,7 @@ impl ToolOutcome {
 
 impl From<Result<Value, String>> for ToolOutcome {
     fn from(result: Result<Value, String>) -> Self {
-        Self { result, usage: ModelTotals::default(), waited_ms: 0, is_lost: false }
+        Self { result, usage: ModelTotals::default(), waited_ms: 0, is_lost: false, discovered: Vec::new() }
     }
 }
 
@@ -65,8 +68,17 @@ impl ToolTable {
         skills: &[SkillText],
     ) -> ToolOutcome {
         let task = place.call;
-        let Some(entry) = self.entries.get(&call.tool) else {
-            return Err("there is no such tool".to_owned()).into();
+        let discovered;
+        let entry = match (self.entries.get(&call.tool), &call.discovered) {
+            (_, Some(found)) => match self.callee(found, task.peers.as_ref()).await {
+                Ok(entry) => {
+                    discovered = entry;
+                    &discovered
+                }
+                Err(reason) => return Err(reason).into(),
+            },
+            (Some(entry), None) => entry,
+            (None, None) => return Err("there is no such tool".to_owned()).into(),
         };
         let arguments = match with_contents(&call.arguments, call.effect, task.artifacts.as_ref()) {
             Ok(arguments) => arguments,
@@ -99,6 +111,10 @@ impl ToolTable {
                     Ok((input, artifact)) => return ask(&tool.workflow, input, Some(artifact)).await,
                     Err(reason) => Err(reason),
                 },
+                ToolAction::FindTools => {
+                    return self.find_tools(&arguments, task.peers.as_ref(), place.profile.name).await;
+                }
+                ToolAction::CallTool => Err(CALL_NAMES_NO_TOOL.to_owned()),
                 ToolAction::Script(function) => run_script(function, &arguments).await,
                 ToolAction::Mcp { server, tool } => match server {
                     Some(server) => {

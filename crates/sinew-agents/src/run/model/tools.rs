@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sinew_model::{ApprovalRule, EffectClass, PersonQuestion, QuestionReason, ToolSpec};
+use sinew_model::{ApprovalRule, EffectClass, PersonQuestion, QuestionReason, ToolCall, ToolSpec};
 use sinew_protocol::access::matches_pattern;
 use sinew_protocol::tool::{ToolDeclaration, WorkflowTool};
 use sinew_protocol::{Fault, code};
 use sinew_script::Function;
 
 use super::builtin_tools::BuiltinTool;
+use super::discover::DiscoverRule;
 use super::mcp_tools::{
     McpServerRule, OfferedServer, ServerAtWork, WEB_SEARCH, WantedTools, attached_names, is_search_wanted,
 };
@@ -64,6 +65,8 @@ pub(crate) enum ToolSource {
     PeerSkill(String),
     /// A deployed workflow.
     Workflow(String),
+    /// Agents and workflows that the model finds.
+    Discover(DiscoverRule),
     /// A Python function.
     Script { declaration: ToolDeclaration, function: Function },
     /// A built-in tool.
@@ -133,6 +136,10 @@ impl Default for ToolSettings {
 #[derive(Default)]
 pub(crate) struct ToolTable {
     pub(crate) specs: Arc<Vec<ToolSpec>>,
+    /// Settings of discovered tools, by rule.
+    pub(crate) discover_rules: Arc<Vec<ToolSpec>>,
+    /// Rules of discovered tools, with their settings.
+    pub(super) discover: Vec<(DiscoverRule, ToolSettings)>,
     /// Whether a tool has a third-party description that was not accepted.
     pub(crate) has_words_of_others: bool,
     pub(super) entries: HashMap<String, ToolEntryAtWork>,
@@ -141,9 +148,9 @@ pub(crate) struct ToolTable {
 
 /// Defaults of a tool, which its entry in the file can override, and the author of its description.
 #[derive(Clone, Copy)]
-struct ToolDefaults {
+pub(super) struct ToolDefaults {
     effect: EffectClass,
-    is_open: bool,
+    pub(super) is_open: bool,
     words: DescriptionAuthor,
 }
 
@@ -157,7 +164,7 @@ enum DescriptionAuthor {
 }
 
 impl ToolDefaults {
-    const fn own(effect: EffectClass) -> Self {
+    pub(super) const fn own(effect: EffectClass) -> Self {
         Self { effect, is_open: false, words: DescriptionAuthor::Owner }
     }
 }
@@ -175,6 +182,10 @@ pub(super) enum ToolAction {
         takes_text: bool,
     },
     Workflow(WorkflowTool),
+    /// The search for agents and workflows.
+    FindTools,
+    /// The call of a found one, if it does not name a tool.
+    CallTool,
     Script(Function),
     Builtin(BuiltinTool),
     /// A tool of a server, by its name on the server; `None` in rehearsals.
@@ -265,6 +276,7 @@ impl ToolTable {
                         }
                     }
                 }
+                ToolSource::Discover(discover) => table.add_discover(discover, &rule.settings)?,
                 ToolSource::Script { declaration, function } => {
                     let source = format!("script:{}", declaration.name);
                     let defaults = ToolDefaults::own(EffectClass::Read);
@@ -315,9 +327,25 @@ impl ToolTable {
         self.add(declaration, source, ToolDefaults::own(effect), action, &ToolSettings::default())
     }
 
-    /// Returns the tool that has this name in the model's requests.
-    pub(crate) fn spec(&self, name: &str) -> Option<&ToolSpec> {
-        self.specs.iter().find(|spec| spec.declaration.name == name)
+    /// Returns whether the table lists a tool of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.entries.contains_key(name)
+    }
+
+    /// Returns the tool of a call: for a discovered one its rule.
+    pub(crate) fn spec(&self, call: &ToolCall) -> Option<&ToolSpec> {
+        match &call.discovered {
+            Some(found) => self.discover_rules.get(found.rule as usize),
+            None => self.specs.iter().find(|spec| spec.declaration.name == call.tool),
+        }
+    }
+
+    /// Returns the settings of a call's tool.
+    fn settings(&self, call: &ToolCall) -> Option<&ToolSettings> {
+        match &call.discovered {
+            Some(found) => self.discover.get(found.rule as usize).map(|(_, settings)| settings),
+            None => self.entries.get(&call.tool).map(|entry| &entry.settings),
+        }
     }
 
     /// Returns the nested agent of a tool.
@@ -328,47 +356,18 @@ impl ToolTable {
         }
     }
 
-    /// Returns whether a tool calls another agent, which does not need this process.
-    pub(crate) fn waits_for_others(&self, tool: &str) -> bool {
-        self.entries.get(tool).is_some_and(|entry| entry.action.is_peer())
+    /// Returns whether a call is one of another agent, which does not need this process.
+    pub(crate) fn waits_for_others(&self, call: &ToolCall) -> bool {
+        call.discovered.is_some() || self.entries.get(&call.tool).is_some_and(|entry| entry.action.is_peer())
     }
 
     fn add_peer(&mut self, peer: &PeerDescription, rule: &ToolRule) -> Result<(), Fault> {
-        if peer.is_workflow {
-            let tool = WorkflowTool {
-                description: peer.description.clone(),
-                output_schema: peer.output_schema.clone(),
-                ..WorkflowTool::new(peer.name.clone(), peer.input_schema.as_ref())
-            };
-            let mut declaration = tool.declaration();
-            // The condition of an approval reads the parameters.
-            declaration.takes_artifact = !matches!(rule.settings.approval, ApprovalRule::When(_));
-            let action = ToolAction::Workflow(tool);
-            let source = format!("workflow:{}", peer.name);
-            // Any agent can claim to be a workflow. Trust only results of workflows in the agent file.
-            let is_open = !matches!(rule.source, ToolSource::Workflow(_));
-            let defaults =
-                ToolDefaults { effect: EffectClass::Repeat, is_open, words: author_of(peer, rule) };
-            return self.add(declaration, source, defaults, action, &rule.settings);
-        }
-        let schema = peer.input_schema.as_ref();
-        let is_object = schema.is_some_and(|schema| schema.get("properties").is_some_and(Value::is_object));
-        let takes_text = !is_object;
-        let mut parameters = schema.filter(|_| is_object).cloned().unwrap_or_else(text_parameters);
-        if let Some(members) = parameters.as_object_mut() {
-            members.insert("type".to_owned(), "object".into());
-        }
-        let declaration = ToolDeclaration {
-            name: tool_name("peer_", &peer.name),
-            description: format!("Ask the agent '{}'. {}", peer.name, peer.description).trim().to_owned(),
-            parameters,
-            takes_artifact: false,
-            output_schema: peer.output_schema.clone(),
-        };
-        let action = ToolAction::Peer { agent: peer.name.clone(), takes_text };
-        let source = format!("peer:{}", peer.name);
+        let (declaration, action) = peer_tool(peer, &rule.settings);
+        // Any agent can claim to be a workflow. Trust only results of workflows in the agent file.
+        let is_open = !(peer.is_workflow && matches!(rule.source, ToolSource::Workflow(_)));
+        let source = format!("{}:{}", if peer.is_workflow { "workflow" } else { "peer" }, peer.name);
         let words = author_of(peer, rule);
-        let defaults = ToolDefaults { effect: EffectClass::Repeat, is_open: true, words };
+        let defaults = ToolDefaults { effect: EffectClass::Repeat, is_open, words };
         self.add(declaration, source, defaults, action, &rule.settings)
     }
 
@@ -419,7 +418,7 @@ impl ToolTable {
         self.add(declaration, format!("builtin:{name}"), defaults, action, settings)
     }
 
-    fn add(
+    pub(super) fn add(
         &mut self,
         mut declaration: ToolDeclaration,
         source: String,
@@ -430,12 +429,10 @@ impl ToolTable {
         if let Some(name) = &settings.name {
             declaration.name.clone_from(name);
         }
-        declaration.name = declaration.short_name();
+        let declaration = cleaned(declaration);
         if !self.wanted.has(&declaration.name, &source) {
             return Ok(());
         }
-        declaration.description = sinew_model::without_hidden(&declaration.description);
-        declaration.parameters = sinew_model::value_without_hidden(&declaration.parameters);
         if self.specs.len() >= MAX_TOOLS {
             return Err(unusable_tools(format!("the agent would have more than {MAX_TOOLS} tools")));
         }
@@ -482,7 +479,7 @@ impl ToolTable {
     /// Returns the prompt for a person: the approval of a call, or the question of the model.
     pub(crate) fn question(&self, question: &PersonQuestion, reason: &str) -> PersonPrompt {
         let call = &question.call;
-        let settings = self.entries.get(&call.tool).map(|entry| &entry.settings);
+        let settings = self.settings(call);
         let about = json!({"tool": call.tool, "arguments": call.arguments});
         let (text, about) = if question.reason == QuestionReason::Words {
             let text = call.arguments["question"].as_str().unwrap_or_default().to_owned();
@@ -500,6 +497,43 @@ impl ToolTable {
             key: call.position.key.clone(),
         }
     }
+}
+
+/// Returns the tool of an agent or a workflow.
+pub(super) fn peer_tool(peer: &PeerDescription, settings: &ToolSettings) -> (ToolDeclaration, ToolAction) {
+    if peer.is_workflow {
+        let tool = WorkflowTool {
+            description: peer.description.clone(),
+            output_schema: peer.output_schema.clone(),
+            ..WorkflowTool::new(peer.name.clone(), peer.input_schema.as_ref())
+        };
+        let mut declaration = tool.declaration();
+        // The condition of an approval reads the parameters.
+        declaration.takes_artifact = !matches!(settings.approval, ApprovalRule::When(_));
+        return (declaration, ToolAction::Workflow(tool));
+    }
+    let schema = peer.input_schema.as_ref();
+    let is_object = schema.is_some_and(|schema| schema.get("properties").is_some_and(Value::is_object));
+    let mut parameters = schema.filter(|_| is_object).cloned().unwrap_or_else(text_parameters);
+    if let Some(members) = parameters.as_object_mut() {
+        members.insert("type".to_owned(), "object".into());
+    }
+    let declaration = ToolDeclaration {
+        name: tool_name("peer_", &peer.name),
+        description: format!("Ask the agent '{}'. {}", peer.name, peer.description).trim().to_owned(),
+        parameters,
+        takes_artifact: false,
+        output_schema: peer.output_schema.clone(),
+    };
+    (declaration, ToolAction::Peer { agent: peer.name.clone(), takes_text: !is_object })
+}
+
+/// Returns a declaration for prompts: with a short name, and without hidden characters.
+pub(super) fn cleaned(mut declaration: ToolDeclaration) -> ToolDeclaration {
+    declaration.name = declaration.short_name();
+    declaration.description = sinew_model::without_hidden(&declaration.description);
+    declaration.parameters = sinew_model::value_without_hidden(&declaration.parameters);
+    declaration
 }
 
 /// Returns the author of an agent's description: this agent's owner only if the file names the agent
