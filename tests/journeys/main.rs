@@ -12,6 +12,7 @@ mod claim;
 mod common;
 mod controls;
 mod dialect_models;
+mod discovery;
 mod ended_work;
 mod http;
 mod model_server;

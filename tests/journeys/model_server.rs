@@ -2,36 +2,69 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
+
+/// Longer than any request takes to arrive.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The server. It ends with the test's process.
 pub(crate) struct ModelServer {
     pub url: String,
-    calls: Arc<AtomicUsize>,
+    script: Arc<Script>,
+}
+
+/// Answers of a server, and the requests that it received.
+struct Script {
+    /// Messages of the model, by the number of its earlier messages in the request; the last one
+    /// repeats.
+    answers: Vec<Value>,
+    /// The answer that is never given when it is requested for the first time.
+    lost: Option<usize>,
+    bodies: Mutex<Vec<Value>>,
+    arrived: Condvar,
 }
 
 impl ModelServer {
     /// Starts one that answers each request with `{"ok": true}` as the text of the model.
     pub(crate) fn start() -> Self {
+        Self::with(vec![json!({ "role": "assistant", "content": "{\"ok\": true}" })], None)
+    }
+
+    /// Starts one with these messages of the model. The first request for the message with the number
+    /// `lost` is not answered.
+    pub(crate) fn with(answers: Vec<Value>, lost: Option<usize>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let calls = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&calls);
+        let script = Arc::new(Script { answers, lost, bodies: Mutex::default(), arrived: Condvar::new() });
+        let served = Arc::clone(&script);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let counted = Arc::clone(&counted);
-                std::thread::spawn(move || answer(stream, &counted));
+                let script = Arc::clone(&served);
+                std::thread::spawn(move || answer(stream, &script));
             }
         });
-        Self { url, calls }
+        Self { url, script }
     }
 
     /// Number of requests to the model so far.
     pub(crate) fn calls(&self) -> usize {
-        self.calls.load(Ordering::SeqCst)
+        self.requests().len()
+    }
+
+    /// Returns the requests so far.
+    pub(crate) fn requests(&self) -> Vec<Value> {
+        self.script.bodies.lock().unwrap().clone()
+    }
+
+    /// Waits for so many requests.
+    pub(crate) fn wait_for(&self, count: usize) {
+        let bodies = self.script.bodies.lock().unwrap();
+        let waited = self.script.arrived.wait_timeout_while(bodies, PATIENCE, |bodies| bodies.len() < count);
+        let (bodies, timed_out) = waited.unwrap();
+        assert!(!timed_out.timed_out(), "the model received {} of {count} requests", bodies.len());
     }
 }
 
@@ -44,7 +77,7 @@ pub(crate) fn model_agent(name: &str, url: &str) -> String {
     )
 }
 
-fn answer(stream: TcpStream, calls: &AtomicUsize) -> Option<()> {
+fn answer(stream: TcpStream, script: &Script) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let (mut length, mut line) = (0, String::new());
     loop {
@@ -63,11 +96,23 @@ fn answer(stream: TcpStream, calls: &AtomicUsize) -> Option<()> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    calls.fetch_add(1, Ordering::SeqCst);
-    let message = json!({ "role": "assistant", "content": "{\"ok\": true}" });
+    let body: Value = serde_json::from_slice(&body).ok()?;
+    let messages = body["messages"].as_array()?;
+    let turn = messages.iter().filter(|message| message["role"] == "assistant").count();
+    let mut bodies = script.bodies.lock().unwrap();
+    let is_first = !bodies.iter().any(|earlier| earlier["messages"] == body["messages"]);
+    bodies.push(body);
+    drop(bodies);
+    script.arrived.notify_all();
+    if is_first && script.lost == Some(turn) {
+        // Until the agent gives up.
+        return reader.read(&mut [0]).ok().map(drop);
+    }
+    let message = script.answers.get(turn).or(script.answers.last())?;
+    let finish = if message["tool_calls"].is_array() { "tool_calls" } else { "stop" };
     let answer = json!({
         "id": "c", "object": "chat.completion", "created": 1, "model": "fake",
-        "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }],
+        "choices": [{ "index": 0, "message": message, "finish_reason": finish }],
         "usage": { "prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15 },
     })
     .to_string();
