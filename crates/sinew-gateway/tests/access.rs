@@ -68,6 +68,10 @@ async fn a_key_opens_until_it_is_revoked_and_its_owner_is_recorded() {
     let record = record.to_string();
     assert!(record.contains("\"ann\""), "the caller is recorded: {record}");
     assert!(!record.contains(&key));
+    let last_use = async || list_keys(&world.mesh, now()).await.unwrap()[0].last_used_at;
+    let noted = async { while last_use().await.is_none() {} };
+    tokio::time::timeout(PATIENCE, noted).await.unwrap();
+    assert!(last_use().await.is_some_and(|at| at <= now()));
 
     let rows = list_keys(&world.mesh, now()).await.unwrap();
     let row = rows.iter().find(|row| row.id == id).unwrap();

@@ -6,7 +6,7 @@ use serde::Serialize;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::access::{
     AccessKey, AccessRole, KEY_ID_CHARS, KEY_SECRET_CHARS, KeyLimits, KeyProof, KeyScope, KeyStanding,
-    PresentedKey, secret_digest,
+    KeyUse, PresentedKey, read_record, secret_digest,
 };
 use sinew_protocol::subject::AccessKind;
 use sinew_protocol::{Subject, Token, code};
@@ -72,6 +72,8 @@ pub struct KeyRow {
     pub expires_at: Option<u64>,
     /// When it was revoked, milliseconds since 1970 UTC.
     pub revoked_at: Option<u64>,
+    /// Time of its last use, to about ten minutes, in milliseconds since 1970 UTC; `None` if it was not used.
+    pub last_used_at: Option<u64>,
     /// Limits of its requests.
     pub limits: KeyLimits,
 }
@@ -95,6 +97,7 @@ impl KeyRow {
             created_by: key.created_by.clone(),
             expires_at: key.expires_at,
             revoked_at: key.revoked_at,
+            last_used_at: None,
             limits: key.limits,
         }
     }
@@ -156,6 +159,13 @@ pub async fn create_key(mesh: &Mesh, new: NewKey, now: u64) -> Result<MadeKey, F
 /// Returns all keys by owner. `now` is in milliseconds since 1970 UTC.
 pub async fn list_keys(mesh: &Mesh, now: u64) -> Result<Vec<KeyRow>, Failure> {
     let mut rows: Vec<KeyRow> = all(mesh).await?.iter().map(|(key, _)| KeyRow::of(key, now)).collect();
+    for (subject, record) in mesh.records().access().list(&["access", AccessKind::Use.as_str()]).await? {
+        let Some(Subject::Access { id, .. }) = Subject::parse(mesh.namespace(), &subject) else { continue };
+        let last: Option<KeyUse> = read_record(&record.body).ok();
+        for row in rows.iter_mut().filter(|row| row.id == id.as_str()) {
+            row.last_used_at = last.map(|last| last.at);
+        }
+    }
     rows.sort_by(|a, b| (&a.name, a.created_at).cmp(&(&b.name, b.created_at)));
     Ok(rows)
 }

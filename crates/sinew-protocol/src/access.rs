@@ -157,6 +157,13 @@ pub struct AccessKey {
     pub limits: KeyLimits,
 }
 
+/// Last use of a key, as gateways record it: at most once in ten minutes for each key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyUse {
+    /// Time of the request, milliseconds since 1970 UTC.
+    pub at: u64,
+}
+
 /// Status of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyStanding {

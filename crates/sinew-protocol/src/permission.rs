@@ -385,7 +385,9 @@ impl Table<'_> {
 
     /// Adds the rights of a client that go beyond those of one caller.
     fn gateway(&mut self) {
-        for subject in ["command.*.*.*.*", "start.*.*.*", "rpc.*.*.*", "access.secret.*", "push.*.*.*"] {
+        for subject in
+            ["command.*.*.*.*", "start.*.*.*", "rpc.*.*.*", "access.secret.*", "access.use.*", "push.*.*.*"]
+        {
             self.say(subject);
         }
         let (commands, any) = (self.stream("COMMANDS"), self.subject("command.*.*.*.*"));
@@ -420,7 +422,10 @@ impl Table<'_> {
             match stream.kind {
                 "TASKS" => self.get(&self.stream(stream.kind)),
                 // Keys are stored as digests; all other records are secret.
-                ACCESS => self.records(ACCESS, "access.key"),
+                ACCESS => {
+                    self.records(ACCESS, "access.key");
+                    self.records(ACCESS, "access.use");
+                }
                 PUSHES => {}
                 // Encrypted pieces, unreadable without an address.
                 ARTIFACTS => self.artifacts(false),

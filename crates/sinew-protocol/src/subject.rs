@@ -131,7 +131,7 @@ pub enum Subject {
     /// Completed step of an agent in an activation, by its position in the log of the activation,
     /// counted from 0.
     Step { agent: Token, execution: ExecutionId, activation: ActivationKey, place: u64 },
-    /// Record of the gateways: a key, a webhook trigger, or a shared secret.
+    /// Record of the gateways: a key or its last use, a webhook trigger, or a shared secret.
     Access { kind: AccessKind, id: Token },
     /// Webhook of an external program for a task; `id` is the one that the program chose.
     Push { agent: Token, task: Token, id: Token },
@@ -149,11 +149,13 @@ pub enum AccessKind {
     Hook,
     /// Secret that gateways create and share.
     Secret,
+    /// Last use of a key.
+    Use,
 }
 
 impl AccessKind {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Key, Self::Hook, Self::Secret];
+    pub const ALL: [Self; 4] = [Self::Key, Self::Hook, Self::Secret, Self::Use];
 
     /// Returns the name of the kind in the subject.
     pub const fn as_str(self) -> &'static str {
@@ -161,6 +163,7 @@ impl AccessKind {
             Self::Key => "key",
             Self::Hook => "hook",
             Self::Secret => "secret",
+            Self::Use => "use",
         }
     }
 
@@ -192,7 +195,7 @@ pub const TABLE: [(&str, &str); 20] = [
     ("workflow.{name}", "deployed versions of workflows, newest last"),
     ("quarantine.{stream}.{seq}", "quarantined messages"),
     ("step.{agent}.{execution}.{activation}.{place}", "steps of an activation"),
-    ("access.{kind}.{id}", "keys, webhook triggers and secrets of gateways"),
+    ("access.{kind}.{id}", "keys with their last use, webhook triggers and secrets of gateways"),
     ("push.{agent}.{task}.{id}", "webhooks of external programs that receive the events of a task"),
     ("artifact.{group}.{piece}", "encrypted pieces of artifacts, under unguessable subjects"),
 ];

@@ -16,6 +16,7 @@ use sinew_protocol::{Subject, Token};
 use super::caller::CallerIdentity;
 use super::ended_sessions::EndedSessions;
 use super::key_set::KeySet;
+use super::key_uses::KeyUses;
 use super::oidc::{OidcProvider, TokenRefusal};
 use super::oidc_sign_in::SignInRefusal;
 use super::session::{
@@ -90,6 +91,7 @@ pub(crate) struct Authenticator {
     sessions: Option<BrowserSessions>,
     /// Sessions that ended before they expired; `None` without sessions.
     ended: Option<EndedSessions>,
+    uses: KeyUses,
 }
 
 impl Authenticator {
@@ -114,6 +116,7 @@ impl Authenticator {
             oidc: oidc.collect::<Result<_, _>>()?,
             sessions: secret.map(BrowserSessions::new),
             ended,
+            uses: KeyUses::new(mesh),
         })
     }
 
@@ -137,8 +140,17 @@ impl Authenticator {
         self.oidc.iter().map(|provider| provider.issuer().to_owned()).collect()
     }
 
-    /// Returns the caller of a request, or `None` if required credentials are missing.
+    /// Returns the caller of a request, or `None` if required credentials are missing. Records the use
+    /// of its key.
     pub(crate) async fn caller_of(&self, parts: &Parts) -> Result<Option<CallerIdentity>, AccessRefusal> {
+        let caller = self.identified(parts).await?;
+        if let Some(id) = caller.as_ref().and_then(|caller| caller.key.as_ref()) {
+            self.uses.note(id, now_ms());
+        }
+        Ok(caller)
+    }
+
+    async fn identified(&self, parts: &Parts) -> Result<Option<CallerIdentity>, AccessRefusal> {
         if let Some(presented) = presented(&parts.headers)? {
             return match PresentedKey::parse(presented) {
                 Some(key) => self.find_owner(&key).await.map(Some),

@@ -12,6 +12,7 @@ mod caller;
 mod caller_meter;
 mod ended_sessions;
 mod key_set;
+mod key_uses;
 mod oidc;
 mod oidc_sign_in;
 mod provider_documents;

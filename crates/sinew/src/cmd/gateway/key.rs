@@ -212,7 +212,7 @@ fn table(rows: &[KeyRow], now: u64) -> String {
         return "no keys".to_owned();
     }
     let mut lines = vec![
-        ["KEY", "OWNER", "ROLE", "SCOPE", "STATUS", "CREATED", "EXPIRES", "PATTERNS"]
+        ["KEY", "OWNER", "ROLE", "SCOPE", "STATUS", "CREATED", "LAST USED", "EXPIRES", "PATTERNS"]
             .map(str::to_owned)
             .to_vec(),
     ];
@@ -229,6 +229,7 @@ fn table(rows: &[KeyRow], now: u64) -> String {
             row.scope.to_owned(),
             row.status.to_owned(),
             words::ago(row.created_at, now),
+            row.last_used_at.map_or_else(|| "never".to_owned(), |at| words::ago(at, now)),
             ends,
             words::one_line(&row.patterns.join(" "), 80),
         ]
@@ -262,6 +263,7 @@ mod tests {
                 created_by: "ada".to_owned(),
                 expires_at,
                 revoked_at: None,
+                last_used_at: None,
                 limits: KeyLimits::default(),
             };
             let shown = table(&[row], now);
