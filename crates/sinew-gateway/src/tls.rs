@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::task::AbortOnDropHandle;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::access::PeerNames;
 use crate::error::GatewayError;
@@ -100,6 +101,7 @@ fn read_config(files: &TlsFiles) -> Result<ServerConfig, GatewayError> {
         reason: format!("{}: {reason}", path.display()),
     };
     let chain = certificates(&files.certificate)?;
+    note_expiry(&files.certificate, &chain);
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| bad(&files.key, &error))?;
     let provider = Arc::new(default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
@@ -121,6 +123,17 @@ fn read_config(files: &TlsFiles) -> Result<ServerConfig, GatewayError> {
     let mut config = builder.with_single_cert(chain, key).map_err(|error| bad(&files.key, &error))?;
     config.alpn_protocols = PROTOCOLS.iter().map(|name| name.to_vec()).collect();
     Ok(config)
+}
+
+/// Reports when the first certificate of a chain expires.
+fn note_expiry(path: &Path, chain: &[CertificateDer<'_>]) {
+    let end = |certificate: &CertificateDer<'_>| {
+        let (_, read) = X509Certificate::from_der(certificate).ok()?;
+        Some(read.validity().not_after.timestamp())
+    };
+    let Some(first) = chain.iter().filter_map(end).min() else { return };
+    let file = path.display().to_string();
+    metrics::gauge!("sinew_certificate_expiry_timestamp_seconds", "file" => file).set(first as f64);
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, GatewayError> {

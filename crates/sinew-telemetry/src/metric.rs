@@ -153,6 +153,18 @@ pub const METRICS: &[MetricDescription] = &[
         &["agent"],
         "pending tasks in an agent's queue, reported by one executor even if the agent is offline; 200 names, then `other`",
     ),
+    gauge(
+        "sinew_storage_used_ratio",
+        Unit::Count,
+        &["store"],
+        "used part of the storage limit, of the account and of each stream that rejects messages when it is full; reported by one executor",
+    ),
+    gauge(
+        "sinew_certificate_expiry_timestamp_seconds",
+        Unit::Seconds,
+        &["file"],
+        "end of the validity of a gateway's TLS certificate, the earliest one of the file",
+    ),
     counter(
         "sinew_gateway_requests_total",
         &["interface", "status"],

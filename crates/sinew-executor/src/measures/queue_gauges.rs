@@ -1,10 +1,11 @@
-//! Pending tasks in the queues of agents, reported by the owner of the first shard, because an
-//! agent without running processes cannot report them.
+//! Pending tasks in the queues of agents, and storage in use: reported by the owner of the first shard,
+//! because an agent without running processes cannot report its queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sinew_mesh::Mesh;
+use sinew_mesh::problem::StorageUse;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
@@ -15,6 +16,8 @@ use super::AGENT_NAMES;
 pub(crate) const TELLING_SHARD: u32 = 0;
 /// Time between two queries to the server.
 const QUEUE_INTERVAL: Duration = Duration::from_secs(5);
+/// Time between two queries of the storage in use.
+const STORAGE_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of queues: four pages of a reply.
 const MAX_QUEUES: usize = 1_024;
 
@@ -43,6 +46,48 @@ pub(crate) fn tell_queue_lengths(mesh: Mesh) -> AbortOnDropHandle<()> {
             }
         }
     }))
+}
+
+/// Reports the storage in use until the handle is dropped.
+pub(crate) fn tell_storage_use(mesh: Mesh) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut told = ReportedStores::default();
+        let mut turns = interval(STORAGE_INTERVAL);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            turns.tick().await;
+            match mesh.admin().storage_use().await {
+                Ok(used) => told.tell(&used),
+                Err(error) => debug!(%error, "cannot read the storage in use"),
+            }
+        }
+    }))
+}
+
+/// Stores that have a value; reset to zero when another executor reports them.
+#[derive(Debug, Default)]
+struct ReportedStores(BTreeSet<String>);
+
+impl ReportedStores {
+    fn tell(&mut self, used: &[StorageUse]) {
+        for store in used {
+            let name = store.store.as_deref().unwrap_or("account");
+            set_use(name, store.bytes as f64 / store.limit as f64);
+            self.0.insert(name.to_owned());
+        }
+    }
+}
+
+impl Drop for ReportedStores {
+    fn drop(&mut self) {
+        for name in &self.0 {
+            set_use(name, 0.0);
+        }
+    }
+}
+
+fn set_use(store: &str, ratio: f64) {
+    metrics::gauge!("sinew_storage_used_ratio", "store" => store.to_owned()).set(ratio);
 }
 
 /// Labels that have a value; reset to zero when another executor reports them.

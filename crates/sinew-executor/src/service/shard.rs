@@ -36,7 +36,7 @@ use super::store_publisher::StorePublisher;
 use super::takeover_notes::{StoredNote, clear_own_note};
 use super::timer_guard::{HAND_IN_MS, Outage, TimerGuard, sleep, until};
 use crate::measures::execution_gauges::ExecutionGauges;
-use crate::measures::queue_gauges::{TELLING_SHARD, tell_queue_lengths};
+use crate::measures::queue_gauges::{TELLING_SHARD, tell_queue_lengths, tell_storage_use};
 use crate::measures::round_time::RoundTime;
 
 /// Messages of one round.
@@ -80,7 +80,7 @@ pub(super) struct Shard {
     purge: Option<JoinHandle<Result<(), MeshError>>>,
     gauges: ExecutionGauges,
     checks: PeriodicChecks,
-    _queue_lengths: Option<AbortOnDropHandle<()>>,
+    _reports_of_mesh: Option<[AbortOnDropHandle<()>; 2]>,
     /// Events of stored commits that were not published yet; nothing waits for them.
     reports: Vec<ShardReport>,
     /// Executions that have ended in a stored commit and were not archived yet.
@@ -199,7 +199,9 @@ impl Shard {
         metrics::counter!("sinew_takeovers_total").increment(1);
         let timers = TimerGuard::new(stores.connections());
         let checks = PeriodicChecks::new(&shared);
-        let queue_lengths = (id == TELLING_SHARD).then(|| tell_queue_lengths(shared.mesh.clone()));
+        let tells_mesh = id == TELLING_SHARD;
+        let reports_of_mesh = tells_mesh
+            .then(|| [tell_queue_lengths(shared.mesh.clone()), tell_storage_use(shared.mesh.clone())]);
         Ok(Self {
             shared,
             id,
@@ -220,7 +222,7 @@ impl Shard {
             purge: None,
             gauges: ExecutionGauges::new(id),
             checks,
-            _queue_lengths: queue_lengths,
+            _reports_of_mesh: reports_of_mesh,
             reports: Vec::new(),
             ended: Vec::new(),
         })

@@ -48,9 +48,8 @@ impl MeshAdmin<'_> {
     pub async fn find_problems(self) -> Vec<ServerProblem> {
         let mut problems: Vec<_> = self.small_payload().into_iter().collect();
         problems.extend(self.older_format().await);
-        let (account, streams, shards) =
-            tokio::join!(self.full_account(), self.full_streams(), self.stuck_shards());
-        for found in [account, streams, shards] {
+        let (storage, shards) = tokio::join!(self.full_storage(), self.stuck_shards());
+        for found in [storage, shards] {
             match found {
                 Ok(found) => problems.extend(found),
                 // Missing rights are not a problem of the server.
@@ -98,31 +97,20 @@ impl MeshAdmin<'_> {
         })
     }
 
-    /// Compares the storage of the account with its limit.
-    async fn full_account(self) -> Result<Vec<ServerProblem>, MeshError> {
-        const WHAT: &str = "query the account";
-        let jetstream = self.mesh.jetstream();
-        let asked = answer(self.mesh, WHAT, REQUEST_TIMEOUT, jetstream.query_account());
-        let account =
-            self.mesh.permitted("$JS.API.INFO", asked).await??.map_err(|error| unreachable(WHAT, &error))?;
-        let limit =
-            account.limits.max_storage.and_then(|limit| u64::try_from(limit).ok()).unwrap_or_default();
-        let full = fullness(
-            "disk",
-            "the account",
-            account.storage,
-            limit,
-            "free space, or raise max_file of the account",
-        );
-        Ok(full.into_iter().collect())
-    }
-
-    /// Compares streams that reject messages when full with their limits.
-    async fn full_streams(self) -> Result<Vec<ServerProblem>, MeshError> {
+    /// Returns the storage of the account and of streams that reject messages when they are full, for
+    /// those that have a limit and that this connection may inspect.
+    ///
+    /// # Errors
+    ///
+    /// The server does not answer.
+    pub async fn storage_use(self) -> Result<Vec<StorageUse>, MeshError> {
+        let mut used = match self.account_use().await {
+            Err(MeshError::Forbidden { .. }) => Vec::new(),
+            found => found?,
+        };
         let fleet = format!("KV_{}", bucket(self.mesh.namespace(), FLEET));
         let plans = format!("OBJ_{}", bucket(self.mesh.namespace(), PLANS));
         let streams = STREAMS.iter().map(|stream| stream.name(self.mesh.namespace()));
-        let mut problems = Vec::new();
         for name in streams.chain([plans, fleet]) {
             let info = match self.mesh.stream_info(&name).await {
                 Ok(Some(info)) => info,
@@ -130,14 +118,29 @@ impl MeshAdmin<'_> {
                 Ok(None) | Err(MeshError::Forbidden { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            if info.config.discard == async_nats::jetstream::stream::DiscardPolicy::Old {
-                continue;
-            }
             let limit = u64::try_from(info.config.max_bytes).unwrap_or_default();
-            let hint = "sinew mesh provision --storage-limit BYTES, or a shorter --retention";
-            problems.extend(fullness("disk", &name, info.state.bytes, limit, hint));
+            if limit > 0 && info.config.discard != async_nats::jetstream::stream::DiscardPolicy::Old {
+                used.push(StorageUse { store: Some(name), bytes: info.state.bytes, limit });
+            }
         }
-        Ok(problems)
+        Ok(used)
+    }
+
+    async fn account_use(self) -> Result<Vec<StorageUse>, MeshError> {
+        const WHAT: &str = "query the account";
+        let jetstream = self.mesh.jetstream();
+        let asked = answer(self.mesh, WHAT, REQUEST_TIMEOUT, jetstream.query_account());
+        let account =
+            self.mesh.permitted("$JS.API.INFO", asked).await??.map_err(|error| unreachable(WHAT, &error))?;
+        let limit =
+            account.limits.max_storage.and_then(|limit| u64::try_from(limit).ok()).unwrap_or_default();
+        let used = StorageUse { store: None, bytes: account.storage, limit };
+        Ok((limit > 0).then_some(used).into_iter().collect())
+    }
+
+    /// Reports storage that is nearly full.
+    async fn full_storage(self) -> Result<Vec<ServerProblem>, MeshError> {
+        Ok(self.storage_use().await?.iter().filter_map(fullness).collect())
     }
 
     /// Queries the owner of each shard for its status, and compares positions with the streams.
@@ -231,20 +234,30 @@ impl MeshAdmin<'_> {
     }
 }
 
-/// Returns a problem if the size is close to the limit; 0 means no limit.
-fn fullness(
-    part: &'static str,
-    store: &str,
-    bytes: u64,
-    limit: u64,
-    hint: &'static str,
-) -> Option<ServerProblem> {
-    let percent = bytes.saturating_mul(100).checked_div(limit)?;
+/// Storage in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageUse {
+    /// Name of the stream; `None` for the account.
+    pub store: Option<String>,
+    /// Bytes in use.
+    pub bytes: u64,
+    /// Limit in bytes, more than 0.
+    pub limit: u64,
+}
+
+/// Returns a problem if the size is close to the limit.
+fn fullness(used: &StorageUse) -> Option<ServerProblem> {
+    let StorageUse { store, bytes, limit } = used;
+    let percent = bytes.saturating_mul(100).checked_div(*limit)?;
+    let (name, hint) = match store {
+        Some(name) => (name.as_str(), "sinew mesh provision --storage-limit BYTES, or a shorter --retention"),
+        None => ("the account", "free space, or raise max_file of the account"),
+    };
     (percent >= FULLNESS.0).then(|| ServerProblem {
-        part,
+        part: "disk",
         severe: percent >= FULLNESS.1,
         code: code::NATS_SERVER_NO_ROOM.as_str(),
-        message: format!("{store} uses {bytes} of {limit} bytes ({percent} %)"),
+        message: format!("{name} uses {bytes} of {limit} bytes ({percent} %)"),
         hint,
     })
 }
@@ -281,7 +294,8 @@ mod tests {
             (98, 100, Some(true)),
             (u64::MAX, 100, Some(true)),
         ] {
-            let found = fullness("disk", "S", bytes, limit, "").map(|problem| problem.severe);
+            let found = fullness(&StorageUse { store: Some("S".to_owned()), bytes, limit })
+                .map(|problem| problem.severe);
             assert_eq!(found, expected, "{bytes} of {limit}");
         }
         assert_eq!(numbers(&(0..10).collect::<Vec<_>>()), "0, 1, 2, 3, 4, 5, 6, 7 and 2 more");

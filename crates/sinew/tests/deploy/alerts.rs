@@ -32,30 +32,40 @@ const CAUSED_RARELY: [&str; 12] = [
     "SinewStreamBehind",
 ];
 
-/// Alerts that take money or hours, and are checked on written pages.
-const ON_WRITTEN_PAGES: [&str; 2] = ["SinewApprovalsWait", "SinewModelsCost"];
+/// Alerts that take money, hours or a full disk, and are checked on written pages.
+const ON_WRITTEN_PAGES: [&str; 4] =
+    ["SinewApprovalsWait", "SinewCertificateExpires", "SinewModelsCost", "SinewStorageFills"];
 
 #[test]
-fn costs_and_waiting_people_fire_their_alerts() {
-    let page = |cost: u64, waiting: u64| {
-        let text = format!(
-            "sinew_model_cost_micro_usd_total{{agent=\"a\",model=\"m\"}} {cost}\n\
-             sinew_executions_waiting{{shard=\"0\"}} {waiting}\nsinew_executions_waiting{{shard=\"1\"}} 0\n"
-        );
-        read_page(&text, "sinew-executor", "one")
-    };
-    let check = |first: (u64, u64), last: (u64, u64), expected: &[&str]| {
-        let window =
-            ScrapeWindow { first: page(first.0, first.1), last: page(last.0, last.1), seconds: 86_400.0 };
+fn written_pages_fire_their_alerts() {
+    const DAY: f64 = 86_400.0;
+    let page = |lines: &[String]| read_page(&(lines.join("\n") + "\n"), "sinew-executor", "one");
+    let check = |first: &[String], last: &[String], expected: &[&str]| {
+        let window = ScrapeWindow { first: page(first), last: page(last), seconds: DAY };
         let here = rules().into_iter().filter(|(name, _)| ON_WRITTEN_PAGES.contains(&name.as_str()));
         let fired = here.filter(|(_, expression)| !window.firing(expression).is_empty());
         let fired: BTreeSet<String> = fired.map(|(name, _)| name).collect();
         assert_eq!(fired.iter().map(String::as_str).collect::<Vec<_>>(), expected, "{last:?}");
     };
-    check((0, 0), (49_000_000, 0), &[]);
-    check((10_000_000, 1), (59_000_000, 0), &[]);
-    check((1_000_000, 0), (52_000_000, 0), &["SinewModelsCost"]);
-    check((0, 0), (0, 2), &["SinewApprovalsWait"]);
+    let cost =
+        |micros: u64| vec![format!("sinew_model_cost_micro_usd_total{{agent=\"a\",model=\"m\"}} {micros}")];
+    check(&cost(0), &cost(49_000_000), &[]);
+    check(&cost(10_000_000), &cost(59_000_000), &[]);
+    check(&cost(1_000_000), &cost(52_000_000), &["SinewModelsCost"]);
+    let gauges = |waiting: u64, used: f64, expires_in_days: f64| {
+        let end = DAY * (1.0 + expires_in_days);
+        vec![
+            format!("sinew_executions_waiting{{shard=\"0\"}} {waiting}"),
+            "sinew_executions_waiting{shard=\"1\"} 0".to_owned(),
+            format!("sinew_storage_used_ratio{{store=\"account\"}} {used}"),
+            format!("sinew_certificate_expiry_timestamp_seconds{{file=\"a.pem\"}} {end}"),
+        ]
+    };
+    let quiet = || gauges(0, 0.5, 60.0);
+    check(&gauges(1, 0.9, 1.0), &quiet(), &[]);
+    check(&quiet(), &gauges(2, 0.5, 60.0), &["SinewApprovalsWait"]);
+    check(&quiet(), &gauges(0, 0.9, 60.0), &["SinewStorageFills"]);
+    check(&quiet(), &gauges(0, 0.5, 10.0), &["SinewCertificateExpires"]);
 }
 
 pub(super) fn rules() -> Vec<(String, Expr)> {

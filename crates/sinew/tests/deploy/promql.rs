@@ -88,6 +88,8 @@ impl ScrapeWindow {
                 let samples = self.vector(&aggregate.expr);
                 Evaluated::Vector(aggregated(samples, aggregate.modifier.as_ref(), together))
             }
+            // The window begins at 0.
+            Expr::Call(call) if call.func.name == "time" => Evaluated::Scalar(self.seconds),
             Expr::Call(call) => {
                 let args: Vec<&Expr> = call.args.args.iter().map(|arg| &**arg).collect();
                 Evaluated::Vector(match (call.func.name, args.as_slice()) {
