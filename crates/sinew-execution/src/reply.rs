@@ -11,6 +11,9 @@ use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeResultData};
 /// Types of the data part that requests a structured reply, in both vocabularies.
 const REQUESTS: [&str; 2] = ["structured_invocation_request", "workflow_node_request"];
 
+/// Maximum length of an output that is repeated as text.
+const MAX_OUTPUT_TEXT: usize = 16 << 10;
+
 /// Location of an execution's input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WorkflowInput {
@@ -112,6 +115,8 @@ pub fn task(ending: &Ending<'_>) -> Task {
             _ => WorkflowNodeResultData::error(message(outcome)),
         };
         parts.push(MeshMessage::from(result).to_part(ending.vocabulary));
+    } else if let Some(text) = outcome.output.as_deref().and_then(output_text) {
+        parts.push(Part::text(text));
     }
     let mut status = TaskStatus::new(state);
     let reply = Message::agent(format!("{}-final", ending.task), parts).with_task_id(ending.task);
@@ -129,6 +134,13 @@ pub fn task(ending: &Ending<'_>) -> Task {
             "produced_artifacts": [{ "filename": artifact.name, "version": artifact.version }],
         })),
     }
+}
+
+/// Returns an output as text, for callers that read the texts of a message only; `None` if it is
+/// long.
+fn output_text(output: &Value) -> Option<String> {
+    let text = output.as_str().map_or_else(|| output.to_string(), str::to_owned);
+    (text.len() <= MAX_OUTPUT_TEXT).then_some(text)
 }
 
 fn message(outcome: &ExecutionOutcome) -> &str {

@@ -33,6 +33,7 @@ use sinew_shard::JournalReader;
 use crate::large_input::store_input;
 use crate::programs::{Adapters, Programs};
 use crate::stored_start::stored_summary;
+use crate::text_input::input_of_text;
 
 /// Wait for an event before the owner or the history is queried.
 const ASK_AFTER: Duration = Duration::from_secs(2);
@@ -172,6 +173,13 @@ impl Client {
     /// Returns deployed workflows and plans.
     pub fn programs(&self) -> &Programs {
         &self.programs
+    }
+
+    /// Returns the input of a workflow for a text: JSON, or the property that the text fills. The error
+    /// describes the input. A workflow that cannot be read is reported by its start.
+    pub async fn input_of_text(&self, workflow: &str, text: &str) -> Result<Value, String> {
+        let program = self.programs.meant(workflow, None).await.ok();
+        input_of_text(text, program.as_ref().and_then(|program| program.graph.plan().input_schema.as_ref()))
     }
 
     /// Returns the execution that this caller identifies by a key.

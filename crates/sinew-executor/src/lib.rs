@@ -13,3 +13,4 @@ mod measures;
 mod programs;
 pub mod service;
 mod stored_start;
+mod text_input;

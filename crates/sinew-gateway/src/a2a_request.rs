@@ -59,6 +59,8 @@ fn operation_call(caller: &CallerIdentity, parts: &Parts, endpoint: Endpoint) ->
             .and_then(|text| text.parse::<TraceParent>().ok())
             .map_or_else(TraceParent::fresh, TraceParent::child),
         last_event: text("last-event-id").and_then(|text| text.trim().parse().ok()),
+        // Other bindings and methods of A2A 1.0 reject calls of that version.
+        is_old: version_of(parts).is_none_or(|version| check_headers(Some(version), None).is_err()),
     }
 }
 

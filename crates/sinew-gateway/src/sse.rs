@@ -36,6 +36,7 @@ struct OpenStream<W> {
     state: Arc<GatewayState>,
     items: TaskStream,
     wording: W,
+    /// Whether no event was sent yet.
     is_first: bool,
     last: Option<u64>,
 }
@@ -62,9 +63,6 @@ impl<W: EventEncoder> OpenStream<W> {
     /// Returns the next bytes, and whether more follow.
     async fn next(&mut self) -> Option<(Bytes, bool)> {
         let mut out = BytesMut::new();
-        if std::mem::take(&mut self.is_first) {
-            out.put_slice(format!("retry: {RETRY_MS}\n\n").as_bytes());
-        }
         let item = tokio::select! {
             biased;
             item = self.items.next() => item,
@@ -82,6 +80,10 @@ impl<W: EventEncoder> OpenStream<W> {
             StreamItem::Event { seq, body } => (seq, self.wording.event(&body), true),
             StreamItem::Failed(error) => (None, self.wording.failure(&error), false),
         };
+        // Part of the first event: some clients report a block without data as an empty event.
+        if std::mem::take(&mut self.is_first) {
+            out.put_slice(format!("retry: {RETRY_MS}\n").as_bytes());
+        }
         if let Some(seq) = seq {
             self.last = Some(seq);
             out.put_slice(format!("id: {seq}\n").as_bytes());

@@ -142,18 +142,89 @@ async fn a_text_is_the_input_of_a_workflow_with_a_schema() {
 }
 
 #[tokio::test]
+async fn clients_that_read_texts_see_the_output_and_no_inner_data() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    world.serve_echo().await;
+    let sent = message("m1", json!([{"data": {"value": "Ada"}}]));
+    let answer = world.rpc("/agents/single", "SendMessage", &sent).await;
+    let task = &answer["result"]["task"];
+    let texts: Vec<&str> = task["status"]["message"]["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|part| part["text"].as_str())
+        .collect();
+    assert_eq!(texts.len(), 2, "{answer}");
+    assert_eq!(serde_json::from_str::<Value>(texts[1]).unwrap(), json!({"value": "Ada"}), "{answer}");
+    // The outputs of all nodes are for readers of the execution.
+    assert!(task["metadata"].get("native_result").is_none(), "{answer}");
+    // A long output is in the artifact only.
+    let sent = message("m2", json!([{"data": {"value": "x".repeat(20 << 10)}}]));
+    let answer = world.rpc("/agents/single", "SendMessage", &sent).await;
+    let parts = &answer["result"]["task"]["status"]["message"]["parts"];
+    assert_eq!(parts.as_array().unwrap().len(), 1, "{parts}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn native_results_are_an_option_of_the_executor() {
+    let mut world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    world.serve_echo().await;
+    world.end_executor().await;
+    world.begin_executor_with(|options| options.native_results = true).await;
+    let sent = message("m1", json!([{"data": {"value": "Ada"}}]));
+    let answer = world.rpc("/agents/single", "SendMessage", &sent).await;
+    let native = &answer["result"]["task"]["metadata"]["native_result"];
+    assert!(native.to_string().contains("Ada"), "{answer}");
+    world.end().await;
+}
+
+/// Blocks of a stream without data are events without content for some clients.
+#[tokio::test]
+async fn every_block_of_a_stream_has_data() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    world.serve_echo().await;
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage",
+                      "params": message("m1", json!([{"data": {"value": "Ada"}}]))});
+    let sent = world.request(Method::POST, "/agents/single").json(&call).send().await.unwrap();
+    let stream = sent.text().await.unwrap();
+    let mut blocks = stream.split_terminator("\n\n").filter(|block| !block.starts_with(':')).peekable();
+    assert!(blocks.peek().is_some_and(|first| first.starts_with("retry: ")), "{stream}");
+    assert!(blocks.all(|block| block.contains("\ndata: ") || block.starts_with("data: ")), "{stream}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_workflow_refuses_files_that_nobody_stored() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    world.serve_echo().await;
+    for file in [json!({"raw": "YWJj", "filename": "a"}), json!({"url": "https://example.com/a"})] {
+        let sent = message("m1", json!([{"data": {"value": "Ada"}}, file]));
+        let error = world.nats_answer("single", "SendMessage", &sent).await["error"].take();
+        assert!(error["message"].as_str().unwrap().contains("message.parts[1]"), "{file}: {error}");
+    }
+    assert_eq!(world.executions().await, 0);
+    world.end().await;
+}
+
+#[tokio::test]
 async fn data_up_to_the_limit_of_the_gateway_is_an_input() {
     let limit = |options: &mut sinew_gateway::GatewayOptions| options.limits.body_bytes = 8 << 20;
     let world = GatewayWorld::with(&[("single", SINGLE)], limit).await;
     world.serve_echo().await;
     let value = "x".repeat(3 << 20);
-    let sent = message("m1", json!([{"data": {"value": value}}]));
-    for _ in 0..2 {
+    for (id, part) in [
+        ("m1", json!({"data": {"value": value}})),
+        ("m1", json!({"data": {"value": value}})),
+        ("m2", json!({"text": value})),
+        ("m3", json!({"text": json!({"value": value}).to_string()})),
+    ] {
+        let sent = message(id, json!([part]));
         let answer = world.rpc("/agents/single", "SendMessage", &sent).await;
         let task = &answer["result"]["task"];
         assert_eq!(state(task), "TASK_STATE_COMPLETED", "{}", &answer.to_string()[..600]);
     }
-    assert_eq!(world.executions().await, 1);
+    assert_eq!(world.executions().await, 3);
     world.end().await;
 }
 

@@ -244,6 +244,8 @@ fn webhook_of_unknown_task(agent: &str, unread: u32) -> PushSubscription {
         task: task.clone(),
         shown_task: task,
         is_mesh_endpoint: false,
+        is_old: false,
+        accepted_by: None,
         config: json!({"id": agent, "url": "http://127.0.0.1:9/"}),
         delivered: 0,
         attempts: 0,
@@ -252,6 +254,36 @@ fn webhook_of_unknown_task(agent: &str, unread: u32) -> PushSubscription {
         ended: false,
         lease: None,
     }
+}
+
+/// A client of A2A 0.3 gets the task with each notification, in the form of that version.
+#[tokio::test]
+async fn webhooks_of_a2a_0_3_receive_tasks_of_that_version() {
+    let (world, go_on) = pushing_world().await;
+    let receiver = Receiver::start(accept).await;
+    let params = json!({
+        "message": {"kind": "message", "messageId": "m1", "role": "user",
+                    "parts": [{"kind": "data", "data": {"value": "v"}}]},
+        "configuration": {"blocking": false, "pushNotificationConfig": {"url": receiver.url(), "token": "a-token"}},
+    });
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params});
+    let sent = world.http.post(format!("{}/agents/single", world.base)).json(&call).send().await.unwrap();
+    let sent: Value = sent.json().await.unwrap();
+    let record = stored_until(&world, |record| record.is_old).await;
+    assert!(record.accepted_by.is_some(), "{record:?}");
+    go_on.notify_one();
+    let ended = |one: &Delivery| one.event()["status"]["state"] == "completed";
+    receiver.until(|all| all.iter().any(ended)).await;
+    stored_until(&world, |record| record.ended).await;
+    for delivery in receiver.all() {
+        let task = delivery.event();
+        assert_eq!((&task["kind"], &task["id"]), (&json!("task"), &sent["result"]["id"]), "{task}");
+        assert_eq!(delivery.headers["x-a2a-notification-token"], "a-token");
+    }
+    let task = receiver.all().last().unwrap().event();
+    let data = json!({"kind": "data", "data": {"value": "v"}});
+    assert_eq!(task["artifacts"][0]["parts"][0], data, "{task}");
+    world.end().await;
 }
 
 #[tokio::test]

@@ -233,13 +233,17 @@ impl GatewayWorld {
 
     /// A call of the binding to NATS, under the gateway's name; gives the result.
     pub(crate) async fn nats(&self, agent: &str, method: &str, params: &Value) -> Value {
+        self.nats_answer(agent, method, params).await["result"].take()
+    }
+
+    /// Like [`Self::nats`], with the whole answer.
+    pub(crate) async fn nats_answer(&self, agent: &str, method: &str, params: &Value) -> Value {
         let mesh = connect(&self.server.url(), "gateway").await;
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
         let mut headers = sinew_mesh::HeaderMap::new();
         headers.insert("A2A-Version", "1.0");
         let reply = mesh.services().call_rpc(agent, method, headers, body.into(), PATIENCE).await.unwrap();
-        let mut answer: Value = serde_json::from_slice(&reply.body).unwrap();
-        answer["result"].take()
+        serde_json::from_slice(&reply.body).unwrap()
     }
 
     /// Serves MCP over pipes, as a process that a host starts.
@@ -321,8 +325,14 @@ impl GatewayWorld {
 
     /// Starts an executor in the place of one that was ended.
     pub(crate) async fn begin_executor(&mut self) {
+        self.begin_executor_with(|_| {}).await;
+    }
+
+    pub(crate) async fn begin_executor_with(&mut self, change: impl FnOnce(&mut ServiceOptions)) {
         let mesh = connect(&self.server.url(), "successor").await;
-        self.service = Some(Service::start(mesh, ServiceOptions::new(adapters)).await.unwrap());
+        let mut options = ServiceOptions::new(adapters);
+        change(&mut options);
+        self.service = Some(Service::start(mesh, options).await.unwrap());
     }
 
     pub(crate) fn put_gateway(&mut self, gateway: Gateway) {

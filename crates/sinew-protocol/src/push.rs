@@ -25,6 +25,13 @@ pub struct PushSubscription {
     pub shown_task: String,
     /// Whether the webhook was registered at the endpoint of the whole mesh.
     pub is_mesh_endpoint: bool,
+    /// Whether the caller uses A2A 0.3, so that notifications have the form of that version.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub is_old: bool,
+    /// Gateway that accepted the webhook; `None` in records of earlier versions. A gateway whose
+    /// settings forbid the address names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted_by: Option<Token>,
     /// Configuration in the format of A2A: `id`, `url`, `token`, `authentication`.
     pub config: Value,
     /// Number of the last delivered event; 0 before the first.

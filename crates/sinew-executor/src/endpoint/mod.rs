@@ -11,7 +11,6 @@ mod serving;
 mod start;
 mod task;
 mod task_events;
-mod text_input;
 
 pub(crate) use serving::serve;
 pub use task_events::{TaskEvent, count_task_events, task_events};
@@ -63,6 +62,8 @@ pub(crate) struct EndpointContext {
     pub(crate) cards: Cards,
     pub(crate) artifacts: ArtifactStore,
     pub(crate) vocabulary: Vocabulary,
+    /// Whether tasks carry the result object of their dialect.
+    pub(crate) native_results: bool,
 }
 
 /// The endpoints of all workflows in one executor.

@@ -8,7 +8,7 @@ use sinew_mesh::HeaderMap;
 use sinew_mesh::a2a_endpoint::A2aCall;
 use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_mesh::history::HistoryFilter;
-use sinew_protocol::a2a::{A2aError, PartContent, SendMessageRequest, part_data};
+use sinew_protocol::a2a::{A2aError, Part, PartContent, SendMessageRequest, part_data};
 use sinew_protocol::behalf::{CallingTask, OnBehalf};
 use sinew_protocol::command::StartCommand;
 use sinew_protocol::journal::{Conversation, Verdict};
@@ -19,7 +19,6 @@ use sinew_protocol::subject::Operation;
 use sinew_protocol::task::{Content, ResultArtifact, TaskExtra};
 use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId, Fault, Token, header};
 
-use super::text_input::input_of_text;
 use super::{KnownExecution, WorkflowEndpoints, broker, settled, short};
 use crate::large_input::store_input;
 use sinew_execution::reply::{WorkflowInput, input, wants_result};
@@ -63,6 +62,13 @@ impl WorkflowEndpoints {
         let given = extra
             .map_err(|error| bad(code::CALL_INPUT_UNAVAILABLE.as_str(), error.to_string()))?
             .and_then(|extra| extra.input);
+        if let Some(nth) = parts.iter().position(is_foreign_file).filter(|_| given.is_none()) {
+            let text = format!(
+                "message.parts[{nth}]: a workflow reads files of the mesh only; send the artifact's url, or send the \
+                 file to a gateway, which stores it"
+            );
+            return Err(bad(code::CALL_INPUT_UNAVAILABLE.as_str(), text));
+        }
         let value = match (given, input(parts)) {
             (Some(value), _) | (None, Ok(WorkflowInput::Value(value))) => Some(value),
             (None, Ok(WorkflowInput::Text(text))) => Some(self.read_text(workflow, &text).await?),
@@ -106,10 +112,7 @@ impl WorkflowEndpoints {
 
     /// Returns the input in a text, by the input schema of the workflow.
     async fn read_text(&self, workflow: &str, text: &str) -> Result<Value, A2aError> {
-        // A workflow that cannot be read is reported by the start.
-        let program = self.shared.programs.meant(workflow, None).await.ok();
-        let schema = program.as_ref().and_then(|program| program.graph.plan().input_schema.as_ref());
-        input_of_text(text, schema).map_err(A2aError::invalid_params)
+        self.client.input_of_text(workflow, text).await.map_err(A2aError::invalid_params)
     }
 
     /// Finds an artifact that a message references by file name only: in the execution of the
@@ -359,10 +362,19 @@ fn named_artifact(params: &SendMessageRequest) -> Option<Result<ArtifactRef, Str
     Some(read.map_err(|error| error.to_string()))
 }
 
+/// Returns whether a part is a file that is not stored on the mesh.
+fn is_foreign_file(part: &Part) -> bool {
+    match &part.content {
+        PartContent::Raw(_) => true,
+        PartContent::Url(url) => !url.starts_with("artifact://"),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use sinew_protocol::a2a::{Message, Part};
+    use sinew_protocol::a2a::Message;
 
     use super::*;
 

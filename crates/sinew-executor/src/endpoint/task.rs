@@ -48,7 +48,11 @@ impl WorkflowEndpoints {
         known: &KnownExecution,
         history_length: Option<u32>,
     ) -> Result<Task, A2aError> {
-        let mut task = if known.folded.state().ended { self.ended(known).await? } else { open(known) };
+        let is_ended = known.folded.state().ended;
+        let mut task = if is_ended { self.ended(known).await? } else { open(known) };
+        if self.shared.native_results && (is_ended || asks(&known.folded)) {
+            add_native_result(&mut task, &known.folded);
+        }
         if history_length != Some(0) {
             task.history = Some(history(known));
             trim_history(&mut task, history_length);
@@ -87,7 +91,6 @@ impl WorkflowEndpoints {
         let files = output_artifacts(&known.folded.ctx());
         // The result is last, where callers look for the output of a task that names none.
         task.artifacts = Some(files.iter().map(file_of).chain([artifact.to_a2a()]).collect());
-        add_native_result(&mut task, &known.folded);
         if let Some(Value::Object(metadata)) = &mut task.metadata {
             if large {
                 metadata.shift_remove("output");
@@ -145,18 +148,14 @@ fn open(known: &KnownExecution) -> Task {
         let until = waits.iter().filter_map(|wait| wait.until).min();
         message.metadata = until.map(|until| json!({ METADATA: { "until": moment(until) } }));
     }
-    let mut task = Task {
+    Task {
         id: A2aTaskId::new(meta.execution.as_str()),
         context_id: ContextId::new(session(meta)),
         status,
         artifacts: None,
         history: None,
         metadata: Some(json!({ "workflow_name": meta.workflow, "agent_name": meta.workflow })),
-    };
-    if asks {
-        add_native_result(&mut task, &known.folded);
     }
-    task
 }
 
 /// Adds the dialect's own result object if it is small.

@@ -92,6 +92,9 @@ pub struct ServiceOptions {
     pub drain_timeout: Duration,
     /// Vocabulary of the messages that it sends; `None` for that of the mesh.
     pub vocabulary: Option<Vocabulary>,
+    /// Whether the tasks of workflows carry the result object of their dialect, which contains the
+    /// outputs of all nodes.
+    pub native_results: bool,
     /// Journals of shards with fewer bytes are never compacted.
     pub compaction_threshold_bytes: usize,
     /// Approximate memory in bytes for active executions if it owns every shard. Idle executions
@@ -111,6 +114,7 @@ impl ServiceOptions {
             max_task_age: None,
             drain_timeout: DRAIN_TIMEOUT,
             vocabulary: None,
+            native_results: false,
             compaction_threshold_bytes: 16 * 1024 * 1024,
             memory_limit_bytes: 384 * 1024 * 1024,
         }
@@ -137,6 +141,7 @@ struct Shared {
     artifacts: ArtifactStore,
     schemas: SchemaCache,
     vocabulary: Vocabulary,
+    native_results: bool,
     compaction_threshold_bytes: usize,
     /// Bytes that folded executions of one shard may take.
     memory_limit_bytes: usize,
@@ -192,6 +197,7 @@ impl Shared {
             cards: self.cards.clone(),
             artifacts: self.artifacts.clone(),
             vocabulary: self.vocabulary,
+            native_results: self.native_results,
         })
     }
 
@@ -264,6 +270,7 @@ impl Service {
             artifacts: mesh.artifacts(),
             schemas: SchemaCache::default(),
             vocabulary: options.vocabulary.unwrap_or(layout.vocabulary),
+            native_results: options.native_results,
             compaction_threshold_bytes: options.compaction_threshold_bytes,
             memory_limit_bytes: options.memory_limit_bytes / layout.shards.get() as usize,
             caller_check_interval: options.caller_check_interval,

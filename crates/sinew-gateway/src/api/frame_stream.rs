@@ -19,8 +19,9 @@ use crate::state::GatewayState;
 
 /// Idle time after which a comment keeps the stream alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Sets the reconnection delay of clients in milliseconds.
-const RETRY_FRAME: &[u8] = b"retry: 1000\n\n";
+/// Sets the reconnection delay of clients in milliseconds. The next frame continues the block: some
+/// clients report a block without data as an empty event.
+const RETRY_FRAME: &[u8] = b"retry: 1000\n";
 const ALIVE_FRAME: &[u8] = b": alive\n\n";
 
 /// Frames that were not sent yet.

@@ -136,6 +136,7 @@ impl McpHandler {
             extensions: Vec::new(),
             trace: trace.map_or_else(TraceParent::fresh, TraceParent::child),
             last_event: None,
+            is_old: false,
         })
     }
 

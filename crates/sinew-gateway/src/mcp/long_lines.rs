@@ -1,7 +1,7 @@
 //! Messages over the size limit on pipes. The transport would drop them without an answer, and the
 //! client would wait for it; here they become a small request with the same id, which is refused.
 
-use rmcp::model::{ErrorCode, ErrorData};
+use rmcp::model::{ErrorCode, ErrorData, ProtocolVersion};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWriteExt as _, BufReader, DuplexStream};
 
@@ -67,7 +67,7 @@ async fn copy<R: AsyncRead + Unpin>(
             continue;
         };
         if let Some(id) = scanner.id() {
-            let params = json!({ "limit": max_bytes });
+            let params = json!({ "limit": max_bytes, "_meta": required_meta() });
             let request = json!({"jsonrpc": "2.0", "id": id, "method": OVERSIZED, "params": params});
             writer.write_all(format!("{request}\n").as_bytes()).await?;
         } else {
@@ -75,6 +75,14 @@ async fn copy<R: AsyncRead + Unpin>(
             tracing::warn!(max_bytes, "dropped a message without an id that is too large");
         }
     }
+}
+
+/// Returns the members without which MCP 2026-07-28 rejects a request; earlier versions ignore them.
+fn required_meta() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": ProtocolVersion::V_2026_07_28,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    })
 }
 
 /// Finds the member `id` of an object without keeping the object.
@@ -196,7 +204,8 @@ mod tests {
         ] {
             let lines = lines_of(&format!("{{\"id\":1}}\n{message}\n{{\"id\":3}}\n"), 64).await;
             let replaced = id.map(|id| {
-                format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"sinew/oversized","params":{{"limit":64}}}}"#)
+                let params = json!({"limit": 64, "_meta": required_meta()});
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"sinew/oversized","params":{params}}}"#)
             });
             let expected: Vec<String> =
                 [Some(r#"{"id":1}"#.to_owned()), replaced, Some(r#"{"id":3}"#.to_owned())]

@@ -35,6 +35,12 @@ pub(super) fn is_data(message: &Message) -> bool {
     matches!(message.parts.as_slice(), [Part { content: PartContent::Data(_), .. }])
 }
 
+/// Returns the text of a message that contains nothing else.
+pub(super) fn text_of(message: &Message) -> Option<String> {
+    let texts = message.parts.iter().map(Part::text_content).collect::<Option<Vec<&str>>>();
+    texts.filter(|texts| !texts.is_empty()).map(|texts| texts.join("\n"))
+}
+
 /// Prepares files that are too large for a message; their parts contain the addresses.
 pub(super) async fn prepare_large_files(
     mesh: &Mesh,

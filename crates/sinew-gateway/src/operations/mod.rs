@@ -81,6 +81,9 @@ pub struct OperationCall {
     /// Number of the last event of a stream that the client has; `None` for a stream from the
     /// beginning.
     pub last_event: Option<u64>,
+    /// Whether the caller uses A2A 0.3. Operations have the form of A2A 1.0 nevertheless; webhooks
+    /// are notified in the version of their caller.
+    pub is_old: bool,
 }
 
 /// Result of an operation.
@@ -123,6 +126,8 @@ struct OperationsState {
     slow_client: Duration,
     /// Client for webhooks of callers; `None` if they cannot be stored.
     webhooks: Option<WebClient>,
+    /// Name of this gateway in the records of webhooks.
+    gateway: Token,
     /// Verifies addresses of files; `None` for a gateway that does not sign.
     signer: Option<Arc<GatewaySigner>>,
     /// Permits for messages whose files are being fetched.
@@ -165,6 +170,7 @@ impl A2aOperations {
             agent_silence: options.limits.agent_silence,
             slow_client: options.limits.slow_client,
             webhooks,
+            gateway: Token::of(&uuid::Uuid::new_v4().simple().to_string()),
             signer,
             fetches: Semaphore::new(MAX_FETCHES),
             workflow_of: moka::sync::Cache::new(MAX_REMEMBERED),
@@ -185,6 +191,11 @@ impl A2aOperations {
     /// Returns the client of the mesh, under the gateway's own name.
     pub(crate) fn client(&self) -> &Client {
         &self.shared.client
+    }
+
+    /// Returns the name of this gateway in the records of webhooks.
+    pub(crate) fn gateway(&self) -> &Token {
+        &self.shared.gateway
     }
 
     /// Returns the mesh's namespace.

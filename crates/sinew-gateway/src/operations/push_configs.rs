@@ -84,6 +84,8 @@ impl A2aOperations {
             task: place.id.clone(),
             shown_task: shown.to_owned(),
             is_mesh_endpoint: call.endpoint == Endpoint::Mesh,
+            is_old: call.is_old,
+            accepted_by: Some(self.shared.gateway.clone()),
             config,
             // Deliveries start with the first event, because the task may already have ended.
             delivered: 0,

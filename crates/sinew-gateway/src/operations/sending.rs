@@ -9,7 +9,7 @@ use sinew_engine::ExecutionMode;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_operations::input_check;
 use sinew_protocol::a2a::{
-    A2aError, CoreMethod, ErrorCode, SendMessageRequest, SendMessageResponse, Task,
+    A2aError, CoreMethod, ErrorCode, Part, SendMessageRequest, SendMessageResponse, Task,
     TaskPushNotificationConfig, check_message, is_terminal, trim_history,
 };
 use sinew_protocol::behalf::CallingTask;
@@ -137,8 +137,8 @@ impl A2aOperations {
         self.stream_answer(call, place, answer, Some(feed), history)
     }
 
-    /// Stores the files of a message on the mesh, after the message was checked, and data that is too
-    /// large for a message to a workflow. Agents get small files inline.
+    /// Stores the files of a message on the mesh, after the message was checked, and an input that is
+    /// too large for a message to a workflow. Agents get small files inline.
     async fn store_files(
         &self,
         call: &OperationCall,
@@ -150,10 +150,14 @@ impl A2aOperations {
         if is_workflow {
             self.fetch_files(&mut params.message).await?;
         }
-        let is_large = || {
-            is_workflow && message_files::is_data(&params.message) && message_bytes(params) > max_bytes(mesh)
-        };
-        if !message_files::has_files(&params.message) && !is_large() {
+        let is_large = is_workflow && message_bytes(params) > max_bytes(mesh);
+        if let Some(text) = message_files::text_of(&params.message).filter(|_| is_large) {
+            let input = self.shared.client.input_of_text(agent, &text).await;
+            params.message.parts = vec![Part::data(input.map_err(A2aError::invalid_params)?)];
+        }
+        if !message_files::has_files(&params.message)
+            && !(is_large && message_files::is_data(&params.message))
+        {
             return Ok(());
         }
         let (execution, task) = self.own_ids(call, agent, &params.message.id.0);

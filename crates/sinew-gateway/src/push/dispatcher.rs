@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rand::Rng as _;
+use serde_json::{Value, json};
 use sinew_agents::{AgentError, WebClient};
 use sinew_mesh::record::RecordView;
 use sinew_mesh::trace::TraceParent;
 use sinew_mesh::{Mesh, MeshError, log_limited};
-use sinew_protocol::a2a::ErrorCode;
+use sinew_protocol::a2a::v0_3::old_event;
+use sinew_protocol::a2a::{A2aError, CoreMethod, ErrorCode};
 use sinew_protocol::access::AccessRole;
+use sinew_protocol::jsonrpc::raw;
 use sinew_protocol::origin::EntryPoint;
 use sinew_protocol::push::PushSubscription;
 use sinew_protocol::{Subject, Token};
@@ -25,7 +28,7 @@ use super::forbidden_addresses::ForbiddenAddresses;
 use crate::access::{Authenticator, now_ms};
 use crate::file_link::FileLinks;
 use crate::gateway_signer::GatewaySigner;
-use crate::operations::{A2aOperations, Endpoint, OperationCall, StreamItem};
+use crate::operations::{A2aOperations, Endpoint, OperationCall, OperationReply, StreamItem};
 use crate::push_address::webhook_problem;
 
 /// Time after which another gateway takes over from one that does not renew its lease.
@@ -66,9 +69,50 @@ struct PushShared {
     signer: Arc<GatewaySigner>,
     /// Addresses of files in events.
     links: FileLinks,
-    /// Name of this gateway in leases.
-    own: Token,
     draining: CancellationToken,
+}
+
+impl PushShared {
+    /// Returns the body of the notification about an event. In A2A 0.3 it is the task as it is now
+    /// (specification 0.3.0, section 9.5).
+    async fn notification(&self, record: &PushSubscription, event: Bytes) -> Result<Bytes, A2aError> {
+        if !record.is_old {
+            return Ok(self.links.in_event(event));
+        }
+        let is_update = serde_json::from_slice::<Value>(&event)
+            .is_ok_and(|event| event.get("task").is_none() && event.get("message").is_none());
+        let whole = if is_update { self.task_of(record).await? } else { event };
+        let shown = serde_json::from_slice(&self.links.in_event(whole));
+        let shown: Value = shown.map_err(|error| A2aError::internal(error.to_string()))?;
+        Ok(old_event(shown).to_string().into())
+    }
+
+    /// Returns the task of a webhook as an event.
+    async fn task_of(&self, record: &PushSubscription) -> Result<Bytes, A2aError> {
+        let params = raw(&json!({ "id": record.shown_task }));
+        let reply = self.operations.perform(&call_of(record), CoreMethod::GetTask, &params).await?;
+        match reply {
+            OperationReply::Value(task) => Ok(format!("{{\"task\":{task}}}").into()),
+            _ => Err(A2aError::internal("expected a task")),
+        }
+    }
+}
+
+/// Returns the call by which the events of a webhook's task are read.
+fn call_of(record: &PushSubscription) -> OperationCall {
+    let endpoint =
+        if record.is_mesh_endpoint { Endpoint::Mesh } else { Endpoint::Agent(record.agent.clone()) };
+    OperationCall {
+        caller: record.caller.clone(),
+        role: AccessRole::Operator,
+        key: None,
+        via: EntryPoint::A2a,
+        endpoint,
+        extensions: Vec::new(),
+        trace: TraceParent::fresh(),
+        last_event: Some(record.delivered),
+        is_old: record.is_old,
+    }
 }
 
 /// Delivers push notifications until it is dropped.
@@ -105,10 +149,8 @@ impl PushDispatcher {
             let record = PushSubscription::read(&stored.body).ok()?;
             Some(KnownPush { subject: subject.clone(), revision: stored.revision, record })
         });
-        let own = Token::of(&uuid::Uuid::new_v4().simple().to_string());
         let links = FileLinks::new(Arc::clone(&signer), base);
-        let shared =
-            Arc::new(PushShared { mesh, operations, authenticator, web, signer, links, own, draining });
+        let shared = Arc::new(PushShared { mesh, operations, authenticator, web, signer, links, draining });
         Ok(Self(tokio::spawn(dispatch(shared, view))))
     }
 }
@@ -229,21 +271,7 @@ impl HeldPush {
 
     /// Opens the events after the last delivered one, and delivers them until the stream breaks.
     async fn follow_once(&mut self) -> Result<(), LeaseEnd> {
-        let endpoint = if self.record.is_mesh_endpoint {
-            Endpoint::Mesh
-        } else {
-            Endpoint::Agent(self.record.agent.clone())
-        };
-        let call = OperationCall {
-            caller: self.record.caller.clone(),
-            role: AccessRole::Operator,
-            key: None,
-            via: EntryPoint::A2a,
-            endpoint,
-            extensions: Vec::new(),
-            trace: TraceParent::fresh(),
-            last_event: Some(self.record.delivered),
-        };
+        let call = call_of(&self.record);
         let (operations, task) = (self.shared.operations.clone(), self.record.shown_task.clone());
         let opening = async move { timeout(OPENING_TIMEOUT, operations.subscribe(&call, &task)).await };
         let mut events = match Box::pin(self.holding(opening)).await? {
@@ -325,11 +353,18 @@ impl HeldPush {
                 self.record.ended = true;
                 return self.store().await;
             }
-            // Created for each attempt, so that file addresses are still valid hours later.
-            let linked = self.shared.links.in_event(body.clone());
-            let (shared, record) = (Arc::clone(&self.shared), self.record.clone());
+            let (shared, record, event) = (Arc::clone(&self.shared), self.record.clone(), body.clone());
             let attempt = async move {
-                deliver(&shared.web, &shared.signer, &record, (seq, &linked), now_ms() / 1000).await
+                // Created for each attempt, so that file addresses are still valid hours later.
+                match shared.notification(&record, event).await {
+                    Ok(body) => {
+                        deliver(&shared.web, &shared.signer, &record, (seq, &body), now_ms() / 1000).await
+                    }
+                    Err(error) => {
+                        log_limited!(20, info, task = record.task, %error, "cannot read the task of a webhook");
+                        DeliveryOutcome::Failed
+                    }
+                }
             };
             let outcome = self.holding(attempt).await?;
             let word = match &outcome {
@@ -402,7 +437,7 @@ impl HeldPush {
 
     /// Stores the record with a new lease.
     async fn renew(&mut self) -> Result<(), LeaseEnd> {
-        self.record.lease = Some((self.shared.own.clone(), after(LEASE)));
+        self.record.lease = Some((self.shared.operations.gateway().clone(), after(LEASE)));
         self.record.not_before = 0;
         self.store().await
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sinew_mesh::log_limited;
+use sinew_protocol::Token;
 use sinew_protocol::push::PushSubscription;
 
 /// Time after which a webhook is tried again: its host may have another address then.
@@ -24,7 +25,15 @@ impl ForbiddenAddresses {
     pub(super) fn add(&mut self, subject: &str, record: &PushSubscription, reason: &str, now: u64) {
         let retry_at = now.saturating_add(u64::try_from(RETRY.as_millis()).unwrap_or(u64::MAX));
         if self.0.insert(key(subject, record), retry_at).is_none() {
-            log_limited!(20, warn, task = record.task, reason, "left a webhook to other gateways");
+            let accepted_by = record.accepted_by.as_ref().map_or("an earlier version", Token::as_str);
+            log_limited!(
+                20,
+                warn,
+                task = record.task,
+                accepted_by,
+                reason,
+                "left a webhook to other gateways: the settings of the gateways differ"
+            );
         }
     }
 
@@ -42,7 +51,6 @@ fn key(subject: &str, record: &PushSubscription) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use sinew_protocol::Token;
 
     use super::*;
 

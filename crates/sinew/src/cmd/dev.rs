@@ -97,6 +97,10 @@ pub(crate) struct DevArgs {
     /// Vocabulary of messages to agents and callers [default: that of the mesh]
     #[arg(long, value_enum, hide_short_help = true)]
     vocabulary: Option<VocabularyArg>,
+    /// Add the result object of the dialect to the tasks of workflows (`metadata.native_result`): every caller
+    /// of a workflow can then read the outputs of all its nodes
+    #[arg(long, hide_short_help = true)]
+    native_results: bool,
     #[command(flatten)]
     variables: VariableArgs,
     #[command(flatten, next_help_heading = "Gateway options")]
@@ -224,6 +228,7 @@ async fn start_service(mesh: &Mesh, args: &DevArgs) -> Result<Service, Failure> 
     let options = ServiceOptions {
         calls: Some(mesh_operator::built_in_workflow),
         vocabulary: args.vocabulary.map(Into::into),
+        native_results: args.native_results,
         ..ServiceOptions::new(mesh_operator::adapter)
     };
     Ok(Service::start(mesh.clone(), options).await?)

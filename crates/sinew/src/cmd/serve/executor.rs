@@ -43,6 +43,10 @@ pub(crate) struct ExecutorArgs {
     /// Vocabulary of messages to agents and callers [default: that of the mesh]
     #[arg(long, value_enum, hide_short_help = true)]
     vocabulary: Option<VocabularyArg>,
+    /// Add the result object of the dialect to the tasks of workflows (`metadata.native_result`): every caller
+    /// of a workflow can then read the outputs of all its nodes
+    #[arg(long, hide_short_help = true)]
+    native_results: bool,
     #[command(flatten)]
     variables: VariableArgs,
     #[command(flatten)]
@@ -82,6 +86,7 @@ pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, 
     let mut options = ServiceOptions::new(mesh_operator::adapter);
     options.calls = Some(mesh_operator::built_in_workflow);
     options.vocabulary = args.vocabulary.map(Into::into);
+    options.native_results = args.native_results;
     options.memory_limit_bytes = args.memory.saturating_mul(1024 * 1024);
     if let Some(id) = &args.id {
         options.id.clone_from(id);

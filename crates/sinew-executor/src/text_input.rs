@@ -17,7 +17,7 @@ const MAX_NAMED: usize = 20;
 /// 5. the text as the only string property that is required, or the only string property.
 ///
 /// Without a schema it is the JSON, or `{"text": TEXT}`. The error describes the input.
-pub(super) fn input_of_text(text: &str, schema: Option<&Value>) -> Result<Value, String> {
+pub(crate) fn input_of_text(text: &str, schema: Option<&Value>) -> Result<Value, String> {
     let json: Option<Value> = serde_json::from_str(text.trim()).ok().filter(is_structured);
     let as_member = json!({ "text": text });
     let Some(schema) = schema.filter(|schema| !schema.is_null()) else {
