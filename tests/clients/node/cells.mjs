@@ -1,7 +1,9 @@
 // Cells of the matrix: each script registers a function per behaviour and calls `fill`.
 //
-// A function fails by an exception, and returns a text if a limit refused the call as it should. `fill` prints one JSON object
-// per behaviour.
+// A function fails by an exception, and returns a text if a limit refused the call as it should. `fill` appends one JSON
+// object per behaviour to the file $SINEW_CELLS.
+import { appendFileSync } from 'node:fs';
+
 export const GATEWAY = process.env.SINEW_GATEWAY;
 export const KEYED_GATEWAY = process.env.SINEW_KEYED_GATEWAY;
 export const KEY = process.env.SINEW_KEY;
@@ -49,7 +51,7 @@ export async function fill() {
       if (process.env.SINEW_TRACE) console.error(error);
       outcome = { behaviour, outcome: 'fails', detail: String(shown(error)).slice(0, 800) };
     }
-    console.log(JSON.stringify(outcome));
+    appendFileSync(process.env.SINEW_CELLS, `${JSON.stringify(outcome)}\n`);
   }
   process.exit(0);
 }

@@ -87,22 +87,6 @@ cell('cancel', async () => {
   check(stateOf(cancelled) === 'CANCELED', cancelled);
 });
 
-cell('approval', async () => {
-  const nc = await open();
-  let { task } = await call(nc, 'ask', 'SendMessage', message([{ data: { name: 'Ada' } }]));
-  check(stateOf(task) === 'INPUT_REQUIRED', task);
-  await call(nc, 'ask', 'SendMessage', message([{ text: 'yes' }], { taskId: task.id }));
-  do task = await call(nc, 'ask', 'GetTask', { id: task.id });
-  while (!ENDED.slice(0, 4).includes(stateOf(task)));
-  check(stateOf(task) === 'COMPLETED', task);
-});
-
-cell('files in', async () => {
-  const part = { raw: 'YWJj', filename: 'a.bin', mediaType: 'application/octet-stream' };
-  const { task } = await call(await open(), 'count', 'SendMessage', message([part]));
-  check(task.artifacts.at(-1).parts[0].data.sizes['a.bin'] === 3, task);
-});
-
 cell('files out', async () => {
   const { task } = await call(await open(), 'paint', 'SendMessage', message([{ data: {} }]));
   const files = Object.fromEntries(task.artifacts.map(({ parts: [part] }) => [part.filename, part]));

@@ -1,6 +1,7 @@
 """Cells of the matrix: each script registers a function per behaviour and calls `fill`.
 
-A function fails by an exception, and returns a text if a limit refused the call as it should. `fill` prints one JSON object per behaviour."""
+A function fails by an exception, and returns a text if a limit refused the call as it should. `fill`
+appends one JSON object per behaviour to the file $SINEW_CELLS."""
 
 import asyncio
 import json
@@ -70,11 +71,12 @@ async def _fill():
                 traceback.print_exc()
             detail = " / ".join(f"{type(one).__name__}: {one}" for one in causes(error))[:800]
             outcome = {"behaviour": behaviour, "outcome": "fails", "detail": detail}
-        print(json.dumps(outcome), flush=True)
+        # Not stdout: frameworks print there, also from threads.
+        with open(os.environ["SINEW_CELLS"], "a") as file:
+            file.write(json.dumps(outcome) + "\n")
 
 
 def fill():
     asyncio.run(_fill())
-    sys.stdout.flush()
     # Frameworks leave threads and connections that would delay the end.
     os._exit(0)

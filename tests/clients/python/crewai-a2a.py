@@ -17,15 +17,26 @@ def card_of(gateway, name):
     return f"{gateway}/agents/{name}/.well-known/agent-card.json"
 
 
-async def delegate(endpoint, task, key=None):
+async def delegate(endpoint, task, key=None, task_id=None):
+    """Does what an agent with `a2a=A2AClientConfig(endpoint=..., auth=...)` does when it delegates."""
     auth = BearerTokenAuth(token=key) if key else None
-    result = await aexecute_a2a_delegation(endpoint=endpoint, auth=auth, timeout=600, task_description=task)
-    return result["status"].value, result.get("result") or result.get("error")
+    return await aexecute_a2a_delegation(
+        endpoint=endpoint, auth=auth, timeout=600, task_description=task, task_id=task_id
+    )
+
+
+def text_of(result):
+    return result.get("result") or result.get("error")
 # end page
 
 
+async def told(*arguments, **options):
+    result = await delegate(*arguments, **options)
+    return result["status"].value, text_of(result)
+
+
 async def greet(gateway, name, key=None):
-    return await delegate(card_of(gateway, "greet"), name, key)
+    return await told(card_of(gateway, "greet"), name, key)
 
 
 @cell("discover")
@@ -43,25 +54,28 @@ async def call():
 @cell("stream")
 async def stream():
     # Streaming is the default of a delegation.
-    state, text = await delegate(card_of(GATEWAY, "sleep"), '{"seconds": 2}')
+    state, text = await told(card_of(GATEWAY, "sleep"), '{"seconds": 2}')
     check(state == "completed" and "slept" in text, state, text)
 
 
 @cell("approval")
 async def approval():
-    state, text = await delegate(card_of(GATEWAY, "ask"), "Ada")
-    check(state in ("input-required", "input_required") and "Greet Ada?" in text, state, text)
+    result = await delegate(card_of(GATEWAY, "ask"), "Ada")
+    check(result["status"].value == "input-required" and "Greet Ada?" in text_of(result), result)
+    task = result["history"][-1].task_id
+    state, text = await told(card_of(GATEWAY, "ask"), "yes", task_id=task)
+    check(state == "completed" and "Hello Ada" in text, state, text)
 
 
 @cell("files out")
 async def files_out():
-    state, text = await delegate(card_of(GATEWAY, "paint"), "{}")
+    state, text = await told(card_of(GATEWAY, "paint"), "{}")
     check(state == "completed" and "table.csv" in text, state, text)
 
 
 @cell("errors")
 async def errors():
-    state, text = await delegate(card_of(GATEWAY, "fail"), "{}")
+    state, text = await told(card_of(GATEWAY, "fail"), "{}")
     check(state == "failed" and "fuse" in text, state, text)
 
 

@@ -45,12 +45,6 @@ def state(task):
     return task["status"]["state"].removeprefix("TASK_STATE_")
 
 
-async def settled(nc, agent, task):
-    while state(task) not in ENDED:
-        task = await call(nc, agent, "GetTask", {"id": task["id"]})
-    return task
-
-
 async def followed(nc, agent, method, params):
     """State in the last event of a stream, and the number of its events."""
     events = await nc.subscribe(f"{NAMESPACE}.v1.progress.>")
@@ -108,23 +102,6 @@ async def cancel():
     begun = await call(nc, "sleep", "SendMessage", message({"data": {"seconds": 60}}, returnImmediately=True))
     task = await call(nc, "sleep", "CancelTask", {"id": begun["task"]["id"]})
     check(state(task) == "CANCELED", task)
-
-
-@cell("approval")
-async def approval():
-    nc = await connect()
-    task = (await call(nc, "ask", "SendMessage", message({"data": {"name": "Ada"}})))["task"]
-    check(state(task) == "INPUT_REQUIRED", task)
-    await call(nc, "ask", "SendMessage", message({"text": "yes"}, task_id=task["id"]))
-    task = await settled(nc, "ask", await call(nc, "ask", "GetTask", {"id": task["id"]}))
-    check(state(task) == "COMPLETED", task)
-
-
-@cell("files in")
-async def files_in():
-    part = {"raw": "YWJj", "filename": "a.bin", "mediaType": "application/octet-stream"}
-    task = (await call(await connect(), "count", "SendMessage", message(part)))["task"]
-    check(task["artifacts"][-1]["parts"][0]["data"]["sizes"] == {"a.bin": 3}, task)
 
 
 @cell("files out")

@@ -35,12 +35,6 @@ async def stream():
     check(len(events) > 2 and "Hello Ada" in str(events[-1]["result"]), events)
 
 
-@cell("approval")
-async def approval():
-    result = await A2AAgent(f"{GATEWAY}/agents/ask").invoke_async("Ada")
-    check(result.stop_reason == "interrupt" and "Greet Ada?" in str(result), result)
-
-
 @cell("files out")
 async def files_out():
     result = await A2AAgent(f"{GATEWAY}/agents/paint").invoke_async("{}")
