@@ -13,6 +13,7 @@ mod architecture;
 mod bench;
 mod chance;
 mod chat;
+mod client_matrix;
 mod commands;
 mod common;
 mod completion;

@@ -1,9 +1,8 @@
 // The command line of the MCP Inspector.
+// page
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { GATEWAY, KEY, KEYED_GATEWAY, REFUSED, cell, check, fill } from './cells.mjs';
 
-// page
 function inspect(gateway, method, ...options) {
   const program = fileURLToPath(new URL('node_modules/.bin/mcp-inspector', import.meta.url));
   const words = ['--cli', `${gateway}/mcp`, '--transport', 'http', '--method', method, '--stored-auth-only', ...options];
@@ -14,6 +13,8 @@ function inspect(gateway, method, ...options) {
 const greet = (gateway, name, ...options) =>
   inspect(gateway, 'tools/call', '--tool-name', 'greet', '--tool-arg', `name=${name}`, ...options);
 // end page
+
+import { GATEWAY, KEY, KEYED_GATEWAY, REFUSED, cell, check, fill } from './cells.mjs';
 
 cell('discover', async () => {
   const { tools } = inspect(GATEWAY, 'tools/list');

@@ -1,10 +1,9 @@
 // The official SDK of A2A for JavaScript.
-import { randomUUID } from 'node:crypto';
-import { SendMessageRequest, TaskState } from '@a2a-js/sdk';
-import { ClientFactory, DefaultAgentCardResolver, JsonRpcTransportFactory } from '@a2a-js/sdk/client';
-import { GATEWAY, KEY, KEYED_GATEWAY, LARGE, REFUSED, TABLE_BYTES, cell, check, fails, fill } from './cells.mjs';
-
 // page
+import { randomUUID } from 'node:crypto';
+import { SendMessageRequest } from '@a2a-js/sdk';
+import { ClientFactory, DefaultAgentCardResolver, JsonRpcTransportFactory } from '@a2a-js/sdk/client';
+
 function clientOf(gateway, agent, key) {
   const fetchImpl = (url, init) => {
     const headers = new Headers(init?.headers);
@@ -30,6 +29,9 @@ async function greet(gateway, name, key) {
   return outputOf(await client.sendMessage(request([{ data: { name } }]))); // {text: 'Hello Ada', …}
 }
 // end page
+
+import { TaskState } from '@a2a-js/sdk';
+import { GATEWAY, KEY, KEYED_GATEWAY, LARGE, REFUSED, TABLE_BYTES, cell, check, fails, fill } from './cells.mjs';
 
 async function last(events) {
   let count = 0;

@@ -1,11 +1,10 @@
 // The official SDK of MCP for JavaScript, version 1.
+// page
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
-import { cells } from './mcp-cells.mjs';
 
-// page
 async function connect(transport) {
   const client = new Client({ name: 'example', version: '1.0.0' }, { capabilities: { elicitation: {} } });
   // Asks the user of this program; `params.message` is the question.
@@ -26,6 +25,8 @@ async function greet(client, name) {
   return structuredContent; // {text: 'Hello Ada', …}
 }
 // end page
+
+import { cells } from './mcp-cells.mjs';
 
 const callTool = (client, call, options) => client.callTool(call, undefined, options);
 await cells({ connect, overHttp, overStdio, greet, callTool });

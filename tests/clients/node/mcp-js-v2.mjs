@@ -1,9 +1,8 @@
 // The official SDK of MCP for JavaScript, version 2.
+// page
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import { cells } from './mcp-cells.mjs';
 
-// page
 async function connect(transport) {
   const client = new Client({ name: 'example', version: '1.0.0' }, { capabilities: { elicitation: { form: {} } } });
   // Asks the user of this program; `params.message` is the question.
@@ -24,6 +23,8 @@ async function greet(client, name) {
   return structuredContent; // {text: 'Hello Ada', …}
 }
 // end page
+
+import { cells } from './mcp-cells.mjs';
 
 const callTool = (client, call, options) => client.callTool(call, options);
 await cells({ connect, overHttp, overStdio, greet, callTool });

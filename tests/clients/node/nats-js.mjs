@@ -1,12 +1,10 @@
 // npm nats: the binding of A2A to NATS, without an SDK.
+// page
 import { randomUUID } from 'node:crypto';
-import { connect, headers } from 'nats';
-import { LARGE, cell, check, fails, fill } from './cells.mjs';
+import { headers } from 'nats';
 
 const { NATS_URL, NATS_USER, NATS_PASSWORD, SINEW_NAMESPACE } = process.env;
-const OPTIONS = { servers: NATS_URL, user: NATS_USER, pass: NATS_PASSWORD };
 
-// page
 /** Calls an operation of A2A; the name of the method is part of the subject. */
 async function call(nc, agent, method, params) {
   const head = headers();
@@ -27,6 +25,11 @@ async function greet(nc, name) {
   return task.artifacts.at(-1).parts[0].data; // {text: 'Hello Ada', …}
 }
 // end page
+
+import { connect } from 'nats';
+import { LARGE, cell, check, fails, fill } from './cells.mjs';
+
+const OPTIONS = { servers: NATS_URL, user: NATS_USER, pass: NATS_PASSWORD };
 
 const open = (options) => connect({ ...OPTIONS, ...options });
 const ENDED = ['COMPLETED', 'FAILED', 'CANCELED', 'REJECTED', 'INPUT_REQUIRED'];

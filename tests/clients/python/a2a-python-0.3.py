@@ -1,16 +1,11 @@
 """The official SDK of A2A for Python, version 0.3."""
 
-import base64
-import uuid
-
-import httpx
-from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
-from a2a.types import FilePart, FileWithBytes, DataPart, Message, Part, Role, TaskIdParams, TaskQueryParams, TextPart
-
-from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, TABLE_BYTES, cell, check, fill, refuses
-
-
 # page
+import uuid
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.types import DataPart, Message, Part, Role
+
+
 async def client_of(http, gateway, agent, streaming=False, wait=True):
     card = await A2ACardResolver(http, f"{gateway}/agents/{agent}").get_agent_card()
     config = ClientConfig(httpx_client=http, streaming=streaming, polling=not wait)
@@ -27,6 +22,11 @@ async def greet(http, gateway, name):
     [(task, _)] = await send(client, DataPart(data={"name": name}))
     return task.artifacts[-1].parts[0].root.data  # {"text": "Hello Ada", ...}
 # end page
+
+import base64
+import httpx
+from a2a.types import FilePart, FileWithBytes, TaskIdParams, TaskQueryParams, TextPart
+from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, TABLE_BYTES, cell, check, fill, refuses
 
 
 def http(**options):

@@ -1,16 +1,12 @@
 """The official SDK of A2A for Python, version 1.x."""
 
+# page
 import uuid
-
-import httpx
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import a2a_pb2 as a2a
 from google.protobuf import json_format
 
-from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, TABLE_BYTES, cell, check, fill, refuses
 
-
-# page
 async def client_of(http, gateway, agent, streaming=False):
     card = await A2ACardResolver(http, f"{gateway}/agents/{agent}").get_agent_card()
     return ClientFactory(ClientConfig(streaming=streaming, httpx_client=http)).create(card)
@@ -34,6 +30,9 @@ async def greet(http, gateway, name):
     [event] = await send(await client_of(http, gateway, "greet"), data(name=name))
     return json_format.MessageToDict(event.task.artifacts[-1].parts[0].data)  # {"text": "Hello Ada", ...}
 # end page
+
+import httpx
+from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, TABLE_BYTES, cell, check, fill, refuses
 
 
 WORKING = (a2a.TaskState.TASK_STATE_SUBMITTED, a2a.TaskState.TASK_STATE_WORKING)

@@ -5,14 +5,11 @@ import os
 os.environ["CREWAI_DISABLE_TELEMETRY"] = "true"
 os.environ["OTEL_SDK_DISABLED"] = "true"
 
+# page
 from crewai.a2a.auth.client_schemes import BearerTokenAuth
-from crewai.a2a.utils.agent_card import afetch_agent_card
 from crewai.a2a.utils.delegation import aexecute_a2a_delegation
 
-from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, cell, check, fill, refuses
 
-
-# page
 def card_of(gateway, name):
     return f"{gateway}/agents/{name}/.well-known/agent-card.json"
 
@@ -28,6 +25,11 @@ async def delegate(endpoint, task, key=None, task_id=None):
 def text_of(result):
     return result.get("result") or result.get("error")
 # end page
+
+from crewai.a2a.utils.agent_card import afetch_agent_card
+from crewai.events.event_bus import crewai_event_bus
+from crewai.events.types.a2a_events import A2AStreamingStartedEvent
+from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, cell, check, fill, refuses
 
 
 async def told(*arguments, **options):
@@ -53,9 +55,15 @@ async def call():
 
 @cell("stream")
 async def stream():
-    # Streaming is the default of a delegation.
-    state, text = await told(card_of(GATEWAY, "sleep"), '{"seconds": 2}')
-    check(state == "completed" and "slept" in text, state, text)
+    chunks = []
+    with crewai_event_bus.scoped_handlers():
+
+        @crewai_event_bus.on(A2AStreamingStartedEvent)
+        def note(source, event):
+            chunks.append(event)
+
+        state, text = await told(card_of(GATEWAY, "sleep"), '{"seconds": 2}')
+    check(state == "completed" and "slept" in text and chunks, state, text, chunks)
 
 
 @cell("approval")
@@ -65,12 +73,6 @@ async def approval():
     task = result["history"][-1].task_id
     state, text = await told(card_of(GATEWAY, "ask"), "yes", task_id=task)
     check(state == "completed" and "Hello Ada" in text, state, text)
-
-
-@cell("files out")
-async def files_out():
-    state, text = await told(card_of(GATEWAY, "paint"), "{}")
-    check(state == "completed" and "table.csv" in text, state, text)
 
 
 @cell("errors")

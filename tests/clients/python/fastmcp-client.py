@@ -1,14 +1,10 @@
 """FastMCP: its client."""
 
-import asyncio
-
+# page
 from fastmcp import Client
 from fastmcp.client.auth import BearerAuth
 
-from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, cell, check, fill, refuses
 
-
-# page
 async def decide(message, response_type, params, context):
     """Asks the user of this program; `message` is the question."""
     return {"approved": True}
@@ -23,6 +19,9 @@ async def greet(gateway, name, key=None):
     async with client_of(gateway, key) as client:
         return (await client.call_tool("greet", {"name": name})).structured_content
 # end page
+
+import asyncio
+from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, cell, check, fill, refuses
 
 
 @cell("discover")

@@ -1,14 +1,12 @@
 """Google ADK: a workflow as a remote agent of a runner."""
 
+# page
 import httpx
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 
-from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, TABLE_BYTES, cell, check, fill
 
-
-# page
 def remote(gateway, name, key=None):
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     http = httpx.AsyncClient(timeout=600, headers=headers)
@@ -30,6 +28,8 @@ class Chat:
         events = self.runner.run_async(user_id="ann", session_id=session.id, new_message=message)
         return [event async for event in events]
 # end page
+
+from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, TABLE_BYTES, cell, check, fill
 
 
 def shown(events):

@@ -1,14 +1,11 @@
 """LangChain: the tools of a mesh by langchain-mcp-adapters."""
 
-import httpx
+# page
 from langchain_mcp_adapters.callbacks import Callbacks
 from langchain_mcp_adapters.client import MultiServerMCPClient
 from mcp.types import ElicitResult
 
-from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, TABLE_BYTES, cell, check, fill, refuses
 
-
-# page
 async def decide(mcp_context, params, context):
     """Asks the user of this program; `params.message` is the question."""
     return ElicitResult(action="accept", content={"approved": True})
@@ -26,6 +23,9 @@ async def greet(gateway, name, key=None):
     tools = await tools_of(gateway, key)
     return (await tools["greet"].ainvoke({"name": name}))[0]["text"]  # '{"text": "Hello Ada", ...}'
 # end page
+
+import httpx
+from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, TABLE_BYTES, cell, check, fill, refuses
 
 
 def as_call(name, arguments):

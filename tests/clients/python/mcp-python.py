@@ -1,17 +1,12 @@
 """The official SDK of MCP for Python, over HTTP and over stdio."""
 
-import base64
-import os
-
+# page
 import httpx2 as httpx
-from mcp import Client, StdioServerParameters
+from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
-from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, TABLE_BYTES, causes, cell, check, fill, refuses
 
-
-# page
 async def decide(context, params):
     """Asks the user of this program. `params.message` is the question, `params.requested_schema` the form."""
     return ElicitResult(action="accept", content={"approved": True})
@@ -32,6 +27,11 @@ def with_key(gateway, key):
     http = httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=600)
     return streamable_http_client(f"{gateway}/mcp", http_client=http)
 # end page
+
+import base64
+import os
+from mcp import StdioServerParameters
+from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, TABLE_BYTES, causes, cell, check, fill, refuses
 
 
 HTTP = f"{GATEWAY}/mcp"

@@ -1,20 +1,14 @@
 """nats-py: the binding of A2A to NATS, without an SDK."""
 
+# page
 import json
 import os
 import uuid
 
-import nats
-from nats.errors import MaxPayloadError
-
-from cells import LARGE, cell, check, fill
-
 OPTIONS = {"servers": os.environ["NATS_URL"], "user": os.environ["NATS_USER"], "password": os.environ["NATS_PASSWORD"]}
 NAMESPACE, CALLER = os.environ["SINEW_NAMESPACE"], os.environ["NATS_USER"]
-ENDED = ("COMPLETED", "FAILED", "CANCELED", "REJECTED", "INPUT_REQUIRED")
 
 
-# page
 async def call(nc, agent, method, params, timeout=600):
     """Calls an operation of A2A; the name of the method is part of the subject."""
     subject = f"{NAMESPACE}.v1.rpc.{agent}.{method}.{CALLER}"
@@ -35,6 +29,12 @@ async def greet(nc, name):
     answer = await call(nc, "greet", "SendMessage", message({"data": {"name": name}}))
     return answer["task"]["artifacts"][-1]["parts"][0]["data"]  # {"text": "Hello Ada", ...}
 # end page
+
+import nats
+from nats.errors import MaxPayloadError
+from cells import LARGE, cell, check, fill
+
+ENDED = ("COMPLETED", "FAILED", "CANCELED", "REJECTED", "INPUT_REQUIRED")
 
 
 async def connect(**options):

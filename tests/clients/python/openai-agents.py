@@ -1,13 +1,9 @@
 """OpenAI Agents SDK: the tools of a mesh as an MCP server."""
 
-import json
-
+# page
 from agents.mcp import MCPServerStreamableHttp
 
-from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, cell, check, fill, refuses
 
-
-# page
 def mesh(gateway, key=None):
     """The server, for `Agent(mcp_servers=[...])`."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -19,6 +15,9 @@ async def call_tool(gateway, tool, arguments, key=None):
     async with mesh(gateway, key) as server:
         return await server.call_tool(tool, arguments)
 # end page
+
+import json
+from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, cell, check, fill, refuses
 
 
 @cell("discover")
@@ -40,14 +39,6 @@ async def list_tasks():
         await server.call_tool("greet", {"name": "Ada"})
         found = [str(resource.uri) for resource in (await server.list_resources()).resources]
         check(any(uri.startswith("sinew://tasks/") for uri in found), found)
-
-
-@cell("approval")
-async def approval():
-    # Without forms, the result says who can decide, and how.
-    result = await call_tool(GATEWAY, "ask", {"name": "Ada"})
-    text = str(result.content)
-    check("Greet Ada?" in text and "console" in text, result)
 
 
 @cell("files out")

@@ -1,15 +1,11 @@
 """Pydantic AI: the tools of a mesh as a toolset of an agent with a scripted model."""
 
+# page
 from mcp_types import ElicitResult
 from pydantic_ai import Agent
 from pydantic_ai.mcp import MCPToolset
-from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
-from pydantic_ai.models.function import FunctionModel
-
-from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, cell, check, fill, refuses
 
 
-# page
 async def decide(*question):
     """Asks the user of this program."""
     return ElicitResult(action="accept", content={"approved": True})
@@ -26,6 +22,10 @@ async def run(toolset, prompt, model):
     async with agent:
         return (await agent.run(prompt)).output
 # end page
+
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import FunctionModel
+from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, cell, check, fill, refuses
 
 
 def calls(tool, arguments):

@@ -1,13 +1,11 @@
 """Strands Agents: a workflow as a remote A2A agent."""
 
+# page
 import httpx
 from a2a.client import ClientConfig
 from strands.agent.a2a_agent import A2AAgent
 
-from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, cell, check, fill, refuses
 
-
-# page
 async def greet(gateway, name, key=None):
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with httpx.AsyncClient(timeout=600, headers=headers) as http:
@@ -15,6 +13,8 @@ async def greet(gateway, name, key=None):
         result = await agent.invoke_async(name)  # the text is the only string that the workflow needs
         return str(result)
 # end page
+
+from cells import GATEWAY, KEY, KEYED_GATEWAY, LARGE, cell, check, fill, refuses
 
 
 @cell("discover")
@@ -33,12 +33,6 @@ async def call():
 async def stream():
     events = [event async for event in A2AAgent(f"{GATEWAY}/agents/greet").stream_async("Ada")]
     check(len(events) > 2 and "Hello Ada" in str(events[-1]["result"]), events)
-
-
-@cell("files out")
-async def files_out():
-    result = await A2AAgent(f"{GATEWAY}/agents/paint").invoke_async("{}")
-    check("table.csv" in str(result), result)
 
 
 @cell("errors")
