@@ -73,8 +73,8 @@ struct PushShared {
 }
 
 impl PushShared {
-    /// Returns the body of the notification about an event. In A2A 0.3 it is the task as it is now
-    /// (specification 0.3.0, section 9.5).
+    /// Returns the body of the notification about an event. For A2A 0.3 it is the task as it is
+    /// now, which the SDK of that version (a2a-sdk 0.3.26) sends.
     async fn notification(&self, record: &PushSubscription, event: Bytes) -> Result<Bytes, A2aError> {
         if !record.is_old {
             return Ok(self.links.in_event(event));
