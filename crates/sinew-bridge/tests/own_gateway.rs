@@ -119,6 +119,7 @@ async fn a_bridge_proves_itself_by_a_certificate() {
     write("servers.crt", servers.pem());
     write("clients.crt", clients.pem());
     let key = NewKey {
+        groups: Vec::new(),
         name: "bridge".to_owned(),
         role: AccessRole::Client,
         scope: Some(sinew_protocol::access::KeyScope::All),

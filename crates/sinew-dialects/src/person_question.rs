@@ -99,6 +99,7 @@ impl Adapter for PersonQuestionAdapter {
             data: SharedJson::new(shown_data(input)),
             allowed: people.filter_map(Value::as_str).take(MAX_PEOPLE).map(str::to_owned).collect(),
             timeout_ms: Some(timeout.clamp(1, most)),
+            remind_ms: None,
             decision: is_decision(input),
             approvals: Vec::new(),
         }))

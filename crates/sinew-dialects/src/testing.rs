@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use sinew_engine::{
-    Action, ActivationId, Adapter, AdapterContext, EngineInput, ExecutionMode, ExecutionState, IndexedPlan,
-    InputRefusal, Machine, NativeEvent, PersonAnswer, TaskReply, TaskRequest, Time, fold,
+    Action, ActivationId, Adapter, AdapterContext, EngineInput, ExecutionMode, ExecutionState, Fact,
+    IndexedPlan, InputRefusal, Machine, NativeEvent, PersonAnswer, TaskReply, TaskRequest, Time, fold,
 };
 use sinew_plan::Plan;
 use sinew_protocol::Fault;
@@ -45,6 +45,8 @@ pub(crate) struct Bench {
     pub(crate) events: Vec<NativeEvent>,
     /// All requests, with the requesting node.
     pub(crate) asked: Vec<(String, Arc<TaskRequest>)>,
+    /// Times at which people were reminded of a question.
+    pub(crate) reminded: Vec<Time>,
 }
 
 type Stub<'s> = dyn FnMut(&str, &TaskRequest) -> Stubbed + 's;
@@ -60,6 +62,7 @@ impl Bench {
             due: BTreeMap::new(),
             events: Vec::new(),
             asked: Vec::new(),
+            reminded: Vec::new(),
         }
     }
 
@@ -155,6 +158,9 @@ impl Bench {
         for fact in decided.facts() {
             let graph = self.machine.graph();
             fold(graph, &mut self.shown, self.now, fact).expect("a fact of our own making");
+            if matches!(fact, Fact::Reminded { .. }) {
+                self.reminded.push(self.now);
+            }
             let ctx = AdapterContext::new(graph, &self.shown, self.now);
             self.events.extend(self.machine.adapter().project(&ctx, fact));
         }

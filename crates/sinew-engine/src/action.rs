@@ -189,7 +189,7 @@ pub(crate) fn has_due_task_timer(state: &ExecutionState, now: Time, sent_before:
     state.timers.iter().take_while(|timer| timer.at <= now).any(|timer| match timer.kind {
         TimerKind::Attempt => timer.act.is_some_and(works),
         TimerKind::Activation | TimerKind::Wall => (0..state.acts.len() as ActivationId).any(works),
-        TimerKind::Backoff | TimerKind::Sleep | TimerKind::Person => false,
+        TimerKind::Backoff | TimerKind::Sleep | TimerKind::Person | TimerKind::Reminder => false,
     })
 }
 
@@ -198,7 +198,11 @@ pub(crate) fn has_due_task_timer(state: &ExecutionState, now: Time, sent_before:
 pub(crate) fn due_matters(state: &ExecutionState, kind: TimerKind) -> bool {
     match kind {
         TimerKind::Backoff | TimerKind::Sleep => state.paused.is_none(),
-        TimerKind::Attempt | TimerKind::Person | TimerKind::Activation | TimerKind::Wall => true,
+        TimerKind::Attempt
+        | TimerKind::Person
+        | TimerKind::Reminder
+        | TimerKind::Activation
+        | TimerKind::Wall => true,
     }
 }
 

@@ -59,10 +59,12 @@ pub fn apply(graph: &IndexedPlan, state: &mut ExecutionState, at: Time, fact: &F
         Fact::Awaited { act, wait, deadline, stops_clocks } => {
             state.await_person(graph, *act, wait);
             state.set_deadline(*act, *deadline, TimerKind::Person);
+            state.set_reminder(*act, wait);
             if *stops_clocks {
                 state.stop_clocks(*act, state.at);
             }
         }
+        Fact::Reminded { act } => state.clear_reminder(*act),
         Fact::CalleeWaits { act, callee, number, wait, .. } => {
             state.note_callee(*act, callee, *number, wait.as_ref());
         }

@@ -197,6 +197,11 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wait: Option<Arc<PersonWait>>,
     },
+    /// People are reminded of the activation's open question.
+    Reminded {
+        /// The activation.
+        act: ActivationId,
+    },
     /// A person decided, or the wait timed out.
     Answered {
         /// The activation.
@@ -463,6 +468,9 @@ pub struct PersonRequest {
     /// Milliseconds until the adapter answers instead of the person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// Milliseconds until people are reminded of the question; never if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remind_ms: Option<u64>,
     /// Whether only yes or no answers the question; data may accompany the decision.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub decision: bool,

@@ -42,6 +42,8 @@ pub enum FactKind {
     Awaited,
     /// A callee of the running attempt starts or stops waiting for a person.
     CalleeWaits,
+    /// People are reminded of the activation's open question.
+    Reminded,
     /// A person decided, or the wait timed out.
     Answered,
     /// The activation waits for children.
@@ -92,6 +94,7 @@ impl FactKind {
             Self::Slept => "slept",
             Self::Awaited => "awaited",
             Self::CalleeWaits => "callee_waits",
+            Self::Reminded => "reminded",
             Self::Answered => "answered",
             Self::Fanned => "fanned",
             Self::Yielded => "yielded",
@@ -131,6 +134,7 @@ impl Fact {
             Self::Slept { .. } => FactKind::Slept,
             Self::Awaited { .. } => FactKind::Awaited,
             Self::CalleeWaits { .. } => FactKind::CalleeWaits,
+            Self::Reminded { .. } => FactKind::Reminded,
             Self::Answered { .. } => FactKind::Answered,
             Self::Fanned { .. } => FactKind::Fanned,
             Self::Yielded { .. } => FactKind::Yielded,
@@ -163,6 +167,7 @@ impl Fact {
             | Self::Slept { act, .. }
             | Self::Awaited { act, .. }
             | Self::CalleeWaits { act, .. }
+            | Self::Reminded { act }
             | Self::Answered { act, .. }
             | Self::Fanned { act, .. }
             | Self::Yielded { act, .. }

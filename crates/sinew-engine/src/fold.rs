@@ -143,6 +143,7 @@ impl FactCheck<'_> {
             | Fact::BackedOff { .. }
             | Fact::Slept { .. }
             | Fact::Awaited { .. }
+            | Fact::Reminded { .. }
             | Fact::Answered { .. }
             | Fact::Completed { .. }
             | Fact::Skipped { .. }

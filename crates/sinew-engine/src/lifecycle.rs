@@ -97,6 +97,7 @@ pub const TRANSITIONS: &[Transition] = {
         row(Begun, FactKind::Awaited, Waiting, NotEnded),
         row(Sleeping, FactKind::Awaited, Waiting, NotEnded),
         row(Owning, FactKind::Awaited, Waiting, NotEnded),
+        row(Waiting, FactKind::Reminded, Waiting, Always),
         row(Waiting, FactKind::Answered, Begun, Always),
         row(Begun, FactKind::Fanned, Owning, NotEnded),
         row(Sleeping, FactKind::Fanned, Owning, NotEnded),

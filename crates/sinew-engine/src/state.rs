@@ -451,6 +451,8 @@ pub(crate) enum TimerKind {
     Activation,
     /// The execution times out.
     Wall,
+    /// People are reminded of an open question.
+    Reminder,
 }
 
 impl ExecutionState {

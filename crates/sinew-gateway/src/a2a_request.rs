@@ -50,6 +50,7 @@ fn operation_call(caller: &CallerIdentity, parts: &Parts, endpoint: Endpoint) ->
     let extensions = extensions.map(str::trim).filter(|uri| !uri.is_empty()).take(MAX_EXTENSIONS);
     OperationCall {
         caller: caller.token.clone(),
+        groups: Arc::clone(&caller.groups),
         role: caller.role,
         key: caller.key.clone(),
         via: EntryPoint::A2a,

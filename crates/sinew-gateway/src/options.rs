@@ -208,6 +208,8 @@ pub struct OidcOptions {
     pub caller_claim: String,
     /// Claim with the scopes, as a space-separated string or a list; default `scope`.
     pub scope_claim: String,
+    /// Claim with the names of the caller's groups, as a list; default `groups`.
+    pub groups_claim: String,
     /// Tolerated clock difference.
     pub clock_skew: Duration,
     /// Time limit for fetching a document of the provider.
@@ -255,6 +257,7 @@ impl OidcOptions {
             audience: audience.into(),
             caller_claim: "sub".to_owned(),
             scope_claim: "scope".to_owned(),
+            groups_claim: "groups".to_owned(),
             clock_skew: Duration::from_mins(1),
             answer_timeout: Duration::from_secs(10),
             max_key_age: Duration::from_mins(10),

@@ -240,6 +240,7 @@ async fn every_route_opens_to_the_right_key_only() {
     let wrong =
         format!("{}{}", &admin[..admin.len() - 4], if admin.ends_with("aaaa") { "bbbb" } else { "aaaa" });
     let foreign = NewKey {
+        groups: Vec::new(),
         name: "tester".to_owned(),
         role: AccessRole::Admin,
         scope: Some(sinew_protocol::access::KeyScope::All),

@@ -511,3 +511,58 @@ async fn private_addresses_are_never_reached() {
     gateway.drain().await;
     world.end().await;
 }
+
+/// An approval that reminds soon, for a group.
+const PAY: &str = r#"
+workflow:
+  description: Asks a group
+  nodes:
+    - {id: ok, type: approval, prompt: "Pay?", allowed: ["group:finance"], due: 60s, reminder: 59.5s}
+  output_mapping: {by: "{{ok.output.by}}"}
+"#;
+
+#[tokio::test]
+async fn a_group_is_reminded_and_its_members_decide() {
+    let world = GatewayWorld::with(&[("pay", PAY)], |options| {
+        options.access.is_required = true;
+        options.push_addresses = ReachableAddresses::All;
+    })
+    .await;
+    let receiver = Receiver::start(accept).await;
+    let member = |name: &'static str, group: &'static str| {
+        world.key(move |new| (new.name, new.groups) = (name.to_owned(), vec![group.to_owned()]))
+    };
+    let ((_, ann), (_, eve)) = (member("ann", "finance").await, member("eve", "sales").await);
+    let mut sent = message("m", json!([{"text": "go"}]));
+    sent["configuration"] = json!({"returnImmediately": true, "taskPushNotificationConfig": {"id": "mine", "url": receiver.url()}});
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": sent});
+    let started = world.request(Method::POST, "/agents/pay").bearer_auth(&ann).json(&call);
+    let started: Value = started.send().await.unwrap().json().await.unwrap();
+    let task = started["result"]["task"]["id"].as_str().unwrap_or_else(|| panic!("{started}")).to_owned();
+    // The question, then the reminder, each once.
+    let asked = |all: &[Delivery], text: &str| {
+        all.iter().filter(|one| one.event().to_string().contains(&format!("\"{text}\""))).count()
+    };
+    receiver.until(|all| asked(all, "Reminder: Pay?") == 1).await;
+    assert_eq!(asked(&receiver.all(), "Pay?"), 1);
+    // Only a member decides.
+    let decide = async |key: &str| {
+        let path = format!("/api/v1/executions/{task}/decisions");
+        let decision = json!({"decision": "approve"});
+        let answer =
+            world.request(Method::POST, &path).bearer_auth(key).json(&decision).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let (status, refused) = decide(&eve).await;
+    let text = refused.to_string();
+    assert!(
+        text.contains("eve is not permitted") && text.contains("proves who is in a group"),
+        "{status} {text}"
+    );
+    let (status, decided) = decide(&ann).await;
+    assert_eq!((status, &decided["by"]), (200, &json!("ann")), "{decided}");
+    receiver.until(|all| all.iter().any(Delivery::is_last)).await;
+    let last = receiver.all().iter().map(|one| one.event().to_string()).collect::<String>();
+    assert!(last.contains(r#"{"by":"ann"}"#), "{last}");
+    world.end().await;
+}

@@ -141,6 +141,7 @@ impl GatewayWorld {
     /// Makes a key, which the gateway may not know yet.
     pub(crate) async fn make_key(&self, change: impl FnOnce(&mut NewKey)) -> MadeKey {
         let mut new = NewKey {
+            groups: Vec::new(),
             name: "tester".to_owned(),
             role: AccessRole::Admin,
             scope: Some(sinew_protocol::access::KeyScope::All),

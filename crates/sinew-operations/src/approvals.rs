@@ -13,6 +13,7 @@ use sinew_inspection::decision;
 use sinew_inspection::record::Record;
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
 use sinew_inspection::waiting;
+use sinew_protocol::access::group_of;
 use sinew_protocol::code;
 use sinew_protocol::command::{ApproveCommand, Command, lacks_reason};
 use sinew_protocol::{ExecutionId, Token};
@@ -45,6 +46,8 @@ pub struct AskingNode {
     pub node: Option<String>,
     /// Its activation.
     pub activation: Option<u32>,
+    /// People and groups who may decide; anyone if empty.
+    pub allowed: Vec<String>,
 }
 
 /// Decision of a person.
@@ -80,6 +83,7 @@ impl FoundApproval {
             execution: self.record.execution.id().clone(),
             node: self.wait.node.clone(),
             activation: self.wait.activation,
+            allowed: self.wait.question.as_ref().map(|one| one.allowed.clone()).unwrap_or_default(),
         }
     }
 
@@ -209,18 +213,39 @@ impl MeshOperator {
         }
     }
 
+    /// Returns the group as whose member the caller decides a question for these people; `None` if
+    /// the caller decides under its own name.
+    fn group_for<'a>(&self, allowed: &'a [String]) -> Option<&'a str> {
+        if allowed.contains(&caller(self.client.mesh().caller())) {
+            return None;
+        }
+        let is_own =
+            |entry: &&String| group_of(entry).is_some_and(|group| self.groups.iter().any(|own| own == group));
+        allowed.iter().find(is_own).map(String::as_str)
+    }
+
     /// Answers a question, and waits until the answer is recorded.
     pub async fn decide(
         &self,
-        AskingNode { execution, node, activation }: AskingNode,
+        AskingNode { execution, node, activation, allowed }: AskingNode,
         DecisionRequest { id, data, comment, reject }: DecisionRequest,
     ) -> Result<RecordedDecision, Failure> {
         if lacks_reason(reject, comment.as_deref()) {
             return Err(Failure::usage("a rejection needs a comment that states the reason"));
         }
         let (asked_in, asking) = (execution.clone(), node.clone());
-        let command = ApproveCommand { execution, node, activation, data, comment, reject };
-        let verdict = self.verdict(id.unwrap_or_else(new_command_id), Command::Approve(command)).await?;
+        let group = self.group_for(&allowed);
+        let member = group.is_some().then(|| self.client.mesh().caller().clone());
+        let by = member.clone();
+        let command = ApproveCommand { execution, node, activation, data, comment, reject, member };
+        let (id, command) = (id.unwrap_or_else(new_command_id), Command::Approve(command));
+        let verdict = match group {
+            Some(group) => {
+                let client = self.client.on_behalf_of(Token::of(group));
+                Self { client, ..self.clone() }.verdict(id, command).await?
+            }
+            None => self.verdict(id, command).await?,
+        };
         if !verdict.accepted {
             return Err(self.rejected_decision(&asked_in, asking.as_deref(), &verdict.reason).await);
         }
@@ -228,7 +253,7 @@ impl MeshOperator {
             execution: asked_in.to_string(),
             node: asking.unwrap_or_default(),
             status: if reject { "rejected" } else { "approved" },
-            by: caller(&verdict.caller),
+            by: caller(by.as_ref().unwrap_or(&verdict.caller)),
         })
     }
 }

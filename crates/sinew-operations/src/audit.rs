@@ -241,6 +241,7 @@ mod tests {
             data: serde_json::Value::Null,
             comment: Some("too dear".to_owned()),
             reject: true,
+            member: None,
         });
         let entry = command(Operation::Approve, reject, Some(console));
         assert_eq!(

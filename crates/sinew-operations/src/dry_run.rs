@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sinew_agents::AgentSet;
 use sinew_engine::{ExecutionMode, Fact, TerminalStatus, Time};
 use sinew_execution::Call;
 use sinew_execution::Execution;
@@ -39,7 +38,7 @@ impl Stub for NoAgents {
 pub fn dry_run(loaded: &Loaded, workflow: Option<&str>, input: Value) -> Result<DryRun, Failure> {
     let program = program(loaded.dialect, loaded.pick(workflow)?)?;
     let mut sim = Sim::new(Arc::new(loaded.library()?), NoAgents);
-    let samples = output_samples(program.graph.plan(), &AgentSet::default());
+    let samples = output_samples(program.graph.plan(), std::iter::empty());
     let mode = ExecutionMode { dry_run: true, samples, ..ExecutionMode::default() };
     sim.run(program, input, mode, END_OF_TIME);
     let execution = sim.execution();
@@ -61,12 +60,15 @@ pub fn dry_run(loaded: &Loaded, workflow: Option<&str>, input: Value) -> Result<
 
 /// Returns samples of the outputs of nodes whose file declares a schema, by node id, and of agents that
 /// declare one, by name.
-pub fn output_samples(plan: &Plan, agents: &AgentSet) -> BTreeMap<String, Arc<Value>> {
+pub fn output_samples<'a>(
+    plan: &'a Plan,
+    agents: impl Iterator<Item = (&'a str, Option<&'a Value>)>,
+) -> BTreeMap<String, Arc<Value>> {
     let own =
         plan.nodes.iter().filter_map(|node| Some((&node.id, node.extra.get("output_schema_override")?)));
     let of_node = own.filter(|(_, schema)| schema.is_object());
     let of_node = of_node.map(|(id, schema)| (id.clone(), schema));
-    let of_agent = agents.iter().filter_map(|agent| Some((agent.name().to_owned(), agent.output_schema()?)));
+    let of_agent = agents.filter_map(|(name, schema)| Some((name.to_owned(), schema?)));
     let sampled = |(name, schema): (String, &Value)| (name, Arc::new(sample_of_output(schema)));
     of_agent.chain(of_node).map(sampled).collect()
 }

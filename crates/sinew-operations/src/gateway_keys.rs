@@ -25,6 +25,8 @@ pub struct NewKey {
     pub role: AccessRole,
     /// Patterns of the workflows and agents that it may see and use.
     pub patterns: Vec<String>,
+    /// Groups to which its owner belongs.
+    pub groups: Vec<String>,
     /// Executions that it may access; the default of its role if `None`.
     pub scope: Option<KeyScope>,
     /// Expiry in milliseconds since 1970 UTC.
@@ -57,6 +59,9 @@ pub struct KeyRow {
     pub role: &'static str,
     /// Patterns of the workflows and agents that it may see and use.
     pub patterns: Vec<String>,
+    /// Groups to which its owner belongs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
     /// Executions that it may access: `all` or `own`.
     pub scope: &'static str,
     /// `valid`, `expired` or `revoked`.
@@ -90,6 +95,7 @@ impl KeyRow {
             name: key.name.clone(),
             role: key.role.as_str(),
             patterns: key.patterns.clone(),
+            groups: key.groups.clone(),
             scope: key.scope.as_str(),
             status: key.standing(now).as_str(),
             certificate_name,
@@ -140,6 +146,7 @@ pub async fn create_key(mesh: &Mesh, new: NewKey, now: u64) -> Result<MadeKey, F
         name: new.name,
         role: new.role,
         patterns: new.patterns,
+        groups: new.groups,
         scope: new.scope.unwrap_or(KeyScope::of_new_key(new.role)),
         proof,
         created_at: now,
@@ -236,6 +243,7 @@ pub async fn rotate_key(
         name: old.name.clone(),
         role: old.role,
         patterns: old.patterns.clone(),
+        groups: old.groups.clone(),
         scope: Some(old.scope),
         expires_at: lifetime.map(|lifetime| now.saturating_add(lifetime)),
         certificate_name: None,
@@ -308,6 +316,7 @@ mod tests {
             (None, &["orders-*", ""], true),
         ] {
             let new = NewKey {
+                groups: Vec::new(),
                 name: "ann".to_owned(),
                 role: AccessRole::Client,
                 scope: None,

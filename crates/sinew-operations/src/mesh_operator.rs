@@ -75,12 +75,21 @@ pub struct MeshOperator {
     pub client: Client,
     /// Closed executions that lists have read.
     pub(crate) history: Arc<HistoryIndex>,
+    /// Groups to which a gateway has authenticated the caller to belong.
+    pub(crate) groups: Arc<[String]>,
 }
 
 impl MeshOperator {
     /// Creates an operator that uses a client.
     pub fn new(client: Client) -> Self {
-        Self { client, history: Arc::default() }
+        Self { client, history: Arc::default(), groups: Arc::default() }
+    }
+
+    /// Lets the caller decide as a member of these groups. The mesh accepts it only from users that may publish as any
+    /// caller, such as gateways.
+    #[must_use]
+    pub fn in_groups(self, groups: Arc<[String]>) -> Self {
+        Self { groups, ..self }
     }
 
     /// Shares the history that other lists of the process have read.

@@ -5,7 +5,8 @@
 //! request that is rejected has stored nothing.
 
 use sinew_documents::command::StartedExecution;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,13 +14,15 @@ use sinew_engine::ExecutionMode;
 use sinew_execution::Program;
 use sinew_executor::client::ClientError;
 use sinew_mesh::artifact::{ArtifactOwner, PreparedArtifact};
+use sinew_plan::Plan;
 use sinew_protocol::artifact::StoredAt;
-use sinew_protocol::card::{AGENT_CALL_PREFIX, agent_call};
+use sinew_protocol::card::{self, AGENT_CALL_PREFIX, agent_call};
 use sinew_protocol::command::StartCommand;
 use sinew_protocol::{ActivationKey, ExecutionId, TaskId, Token};
 
 use crate::agent_list::{NO_SUCH_AGENT, find_agent};
 use crate::deployment::find_deployed;
+use crate::dry_run::output_samples;
 use crate::failure::{Failure, FailureKind};
 use crate::input_check::check_input;
 use crate::input_files::{InputFile, MAX_FILES, file_entry, input_with_files};
@@ -136,7 +139,7 @@ struct ResolvedTarget {
 
 impl MeshOperator {
     /// Checks a start. Changes nothing.
-    pub async fn prepare_start(&self, request: StartRequest) -> Result<PreparedStart, Failure> {
+    pub async fn prepare_start(&self, mut request: StartRequest) -> Result<PreparedStart, Failure> {
         let ResolvedTarget { workflow, program, pinned } = self.resolve_target(request.target).await?;
         let mut command = match request.key {
             StartKey::New => self.client.new_start_command(workflow, request.input),
@@ -148,6 +151,9 @@ impl MeshOperator {
         command.labels = request.labels;
         command.session = request.session;
         command.user = request.user;
+        if request.mode.dry_run && request.mode.samples.is_empty() {
+            request.mode.samples = self.samples_of_cards(program.graph.plan()).await?;
+        }
         if request.mode != ExecutionMode::default() {
             command.mode = serde_json::to_value(&request.mode).unwrap_or_default();
         }
@@ -166,6 +172,16 @@ impl MeshOperator {
         }
         self.client.check_start(&command)?;
         Ok(PreparedStart { command, program, files })
+    }
+
+    /// Returns samples of the outputs of the nodes of a plan, by the schemas of its file and of the
+    /// cards of its callees.
+    async fn samples_of_cards(&self, plan: &Plan) -> Result<BTreeMap<String, Arc<Value>>, Failure> {
+        let cards = self.online().await?;
+        let named: BTreeSet<&str> = plan.nodes.iter().filter_map(|node| node.agent.as_deref()).collect();
+        let called: Vec<_> = named.into_iter().filter_map(|name| Some((name, cards.get(name)?))).collect();
+        let schemas = called.iter().map(|(name, one)| (*name, card::output_schema(&one.card)));
+        Ok(output_samples(plan, schemas))
     }
 
     /// Starts an execution. Once this returns, the execution will end, or be rejected with a verdict.

@@ -99,6 +99,14 @@ impl KeyScope {
     }
 }
 
+/// Prefix of a group in a list of people, and of the caller of a decision that a gateway sends for
+/// a member of the group. Only users that may publish as any caller can send such a decision.
+pub const GROUP_PREFIX: &str = "group:";
+/// Maximum length of a group's name: the caller `group:NAME` must be readable from its token.
+pub const MAX_GROUP_NAME: usize = 32;
+/// Maximum number of groups of one person.
+pub const MAX_GROUPS: usize = 64;
+
 /// Proof that a request must carry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -137,6 +145,9 @@ pub struct AccessKey {
     pub role: AccessRole,
     /// Patterns of the workflows and agents that the key can see and use; `*` matches any string.
     pub patterns: Vec<String>,
+    /// Groups to which the owner belongs. Members decide questions that are for a group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
     /// Executions that the key can access.
     #[serde(default, skip_serializing_if = "KeyScope::is_all")]
     pub scope: KeyScope,
@@ -204,6 +215,10 @@ impl AccessKey {
         if self.patterns.is_empty() || self.patterns.len() > MAX_PATTERNS {
             return Err(format!("patterns: expected 1 to {MAX_PATTERNS}"));
         }
+        if self.groups.len() > MAX_GROUPS {
+            return Err(format!("groups: expected at most {MAX_GROUPS}"));
+        }
+        self.groups.iter().try_for_each(|group| check_group_name(group))?;
         match &self.proof {
             KeyProof::Digest(digest) if digest.len() != 64 => Err("digest: not 64 hex digits".to_owned()),
             KeyProof::CertificateName(name) if name.is_empty() || name.contains('*') => {
@@ -230,6 +245,19 @@ impl AccessKey {
         let Ok(digest) = data_encoding::HEXLOWER.decode(digest.as_bytes()) else { return false };
         digest_of(&self.id, secret).is_some_and(|mac| mac.verify_slice(&digest).is_ok())
     }
+}
+
+/// Returns an error message if this cannot be the name of a group.
+pub fn check_group_name(name: &str) -> Result<(), String> {
+    if is_token(name) && name.len() <= MAX_GROUP_NAME {
+        return Ok(());
+    }
+    Err(format!("group {name:?}: expected 1 to {MAX_GROUP_NAME} letters, digits, underscores or hyphens"))
+}
+
+/// Returns the group that an entry of a list of people names: `group:NAME`.
+pub fn group_of(entry: &str) -> Option<&str> {
+    entry.strip_prefix(GROUP_PREFIX)
 }
 
 /// Returns an error message if the name is invalid or reserved for another kind of caller.
@@ -324,6 +352,7 @@ mod tests {
             name: "billing".to_owned(),
             role: AccessRole::Client,
             patterns: vec!["*".to_owned()],
+            groups: vec!["finance".to_owned()],
             scope: KeyScope::Own,
             proof: KeyProof::Digest(secret_digest(&id, "right")),
             created_at: 1,
@@ -359,6 +388,10 @@ mod tests {
         let older = AccessKey::read(&key.id, older.to_string().as_bytes()).unwrap();
         assert_eq!(older.scope, KeyScope::All, "a key of an older version opens what it opened");
         assert!(AccessKey::read(&Token::of("other"), &body).is_err());
+        for name in ["", "a b", "a:b", &"x".repeat(33)] {
+            let bad = AccessKey { groups: vec![name.to_owned()], ..key.clone() };
+            assert!(bad.check().is_err(), "group {name:?}");
+        }
         for name in ["", "a b", "a.b", "__x", "oidc-ann", "hook-a", "größe"] {
             let bad = AccessKey { name: name.to_owned(), ..key.clone() };
             assert!(AccessKey::read(&key.id, &serde_json::to_vec(&bad).unwrap()).is_err(), "{name}");

@@ -255,6 +255,9 @@ pub struct ApproveCommand {
     /// Whether the person rejects.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reject: bool,
+    /// Person who decides as a member of the group that is the caller; only for such callers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<Token>,
 }
 
 /// Returns true for a rejection without a comment: people who read the record need the reason.

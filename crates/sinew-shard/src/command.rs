@@ -6,6 +6,7 @@ use serde_json::Value;
 use sinew_engine::{
     ActivationId, ActivationPhase, EngineInput, ExecutionMode, PersonAnswer, RetryRequest, TaskReply, Time,
 };
+use sinew_protocol::access::group_of;
 use sinew_protocol::command::{ApproveCommand, Command, RetryCommand};
 use sinew_protocol::decision::WrittenDecision;
 use sinew_protocol::journal::{ExecutionMeta, Verdict};
@@ -379,6 +380,11 @@ fn read_mode(mode: &Value) -> Result<ExecutionMode, Fault> {
     }
 }
 
+/// Returns the name of a caller, or the token of a name that is too long to be in it.
+fn named(caller: &Token) -> String {
+    caller.name().unwrap_or_else(|| caller.to_string())
+}
+
 /// Converts a decision for the engine, if this person may decide and a node waits for it.
 fn person_answer(
     active: &ActiveExecution,
@@ -404,10 +410,19 @@ fn person_answer(
         _ => return Err("several nodes wait for a person: specify one".to_owned()),
     };
     debug_assert_eq!(state.act(act).phase, ActivationPhase::Waiting);
-    let name = caller.name().unwrap_or_else(|| caller.to_string());
+    let caller_name = named(caller);
     let allowed = state.act(act).wait.as_ref().map(|wait| wait.allowed.as_slice()).unwrap_or_default();
-    if !allowed.is_empty() && !allowed.contains(&name) {
-        return Err(format!("{name} is not permitted to decide this: it is for {}", allowed.join(", ")));
+    let name = match (&approve.member, group_of(&caller_name)) {
+        (None, None) => caller_name.clone(),
+        (Some(member), Some(_)) => named(member),
+        _ => return Err("only a group decides through a member, and only through one".to_owned()),
+    };
+    if !allowed.is_empty() && !allowed.contains(&caller_name) {
+        let mut reason = format!("{name} is not permitted to decide this: it is for {}", allowed.join(", "));
+        if allowed.iter().any(|one| group_of(one).is_some()) {
+            reason += "; only a gateway proves who is in a group, by the caller's key or sign-in";
+        }
+        return Err(reason);
     }
     let ApproveCommand { data, comment, reject, .. } = approve;
     let decision = WrittenDecision { approved: !reject, comment, data };

@@ -13,6 +13,7 @@ use sinew_operations::dev_note::RunningDev;
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_operations::mesh_operator::{MeshOperator, adapter};
 use sinew_operations::quantity::parse_duration;
+use sinew_protocol::access::group_of;
 use sinew_protocol::code;
 use sinew_protocol::env;
 use sinew_protocol::origin::{ChangeOrigin, EntryPoint};
@@ -184,6 +185,11 @@ impl Connection {
     pub(crate) async fn open(&self, role: &'static str) -> Result<Mesh, Failure> {
         if self.local {
             return Err(Failure::usage("--local is not supported: this command needs a mesh"));
+        }
+        if self.caller.as_deref().is_some_and(|name| group_of(name).is_some()) {
+            let text = "a group is not a caller: only a gateway proves who is in a group";
+            return Err(Failure::usage(text)
+                .hint("use your own name, or decide at a gateway with a key of the group"));
         }
         let resolved = self.resolved()?;
         let timeout = self.nats_timeout.as_deref().map(parse_duration).transpose()?;

@@ -169,6 +169,7 @@ impl GuardedGateway {
         let now = now_ms();
         let key = async |name: &str, pattern: &str| -> Fallible<String> {
             let new = NewKey {
+                groups: Vec::new(),
                 name: name.to_owned(),
                 role: AccessRole::Client,
                 scope: Some(sinew_protocol::access::KeyScope::All),

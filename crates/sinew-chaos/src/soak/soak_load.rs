@@ -169,6 +169,7 @@ impl SoakLoad {
             data: Value::Null,
             comment: None,
             reject: false,
+            member: None,
         });
         let is_taken = self.client.signal(&id, command, DECISION).await.is_ok_and(|verdict| verdict.accepted);
         self.tally().approved += u64::from(is_taken);

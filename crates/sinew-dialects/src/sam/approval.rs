@@ -36,6 +36,9 @@ pub struct Approval {
     /// Time limit of the decision; none by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Value>,
+    /// Time before the end of the time limit at which people are reminded; never by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reminder: Option<Value>,
     /// What happens at the time limit: `fail` (the default), `reject`, or a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_due: Option<String>,
@@ -76,6 +79,12 @@ impl Approval {
     fn due_ms(&self) -> Option<u64> {
         self.due.as_ref().and_then(|due| duration::milliseconds(due).ok())
     }
+
+    /// Returns the milliseconds from the question to its reminder.
+    fn remind_ms(&self) -> Option<u64> {
+        let before = duration::milliseconds(self.reminder.as_ref()?).ok()?;
+        self.due_ms()?.checked_sub(before)
+    }
 }
 
 /// Returns the word that is similar to the value of `on_reject` or `on_due`.
@@ -106,6 +115,7 @@ pub(super) fn question(
         data: SharedJson::new(data.unwrap_or_default()),
         allowed,
         timeout_ms: approval.due_ms(),
+        remind_ms: approval.remind_ms(),
         decision: true,
         approvals: Vec::new(),
     })))
@@ -208,6 +218,8 @@ fn ask_again(
     let started = ctx.act(act).began_at.unwrap_or(ctx.now);
     let passed = ctx.now.saturating_sub(started);
     question.timeout_ms = approval.due_ms().map(|due| due.saturating_sub(passed));
+    // A question reminds once.
+    question.remind_ms = approval.remind_ms().and_then(|at| at.checked_sub(passed)).filter(|ms| *ms > 0);
     NodeDecision::Wait(Box::new(question))
 }
 

@@ -2,6 +2,7 @@
 //! failures.
 
 use serde_json::Value;
+use sinew_protocol::access::{check_group_name, group_of};
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Kind, Node, Span};
 
@@ -38,17 +39,23 @@ pub(super) fn approval(
     note(places, "due", fields.get(&["due"], &mut Vec::new()));
     let on_due = placed(fields, ON_DUE, false, places, found);
     let on_reject = placed(fields, &["on_reject", "onReject"], false, places, found);
-    if let Some(reminder) = fields.get(&["reminder"], found) {
-        let message = format!("{} is not supported", fields.key(&["reminder"]));
-        let hint = "remove it, and set 'due' with 'on_due' for what happens when nobody decides";
-        found.push(wrong(message, reminder.span).hint(hint));
+    let reminder = fields.duration(&["reminder"], found);
+    note(places, "reminder", fields.get(&["reminder"], &mut Vec::new()));
+    let seconds = |written: &Option<Value>| written.as_ref().and_then(|value| duration::seconds(value).ok());
+    if let Some(before) = seconds(&reminder)
+        && seconds(&due).is_none_or(|due| before <= 0.0 || before >= due)
+    {
+        let message = format!("{} must be shorter than 'due'", fields.key(&["reminder"]));
+        let hint =
+            "it is the time before the end of 'due': with 'due: 2d', 'reminder: 4h' reminds after 44 hours";
+        found.push(wrong(message, places.of("reminder")).hint(hint));
     }
     if on_due.is_some() && due.is_none() {
         let message = format!("{} needs 'due'", fields.key(ON_DUE));
         found.push(wrong(message, places.of("on_due")).hint("add a time limit, such as 'due: 2h'"));
     }
     let data = data.map(Node::to_json);
-    Some(Approval { prompt: prompt?, data, allowed, approvals, due, on_due, on_reject })
+    Some(Approval { prompt: prompt?, data, allowed, approvals, due, reminder, on_due, on_reject })
 }
 
 /// Reads the people of an approval: a name or a list of names, each possibly a template.
@@ -66,6 +73,12 @@ fn people(node: &Node, key: &str, found: &mut ParseFindings) -> Vec<Value> {
         match name.as_str() {
             Some(text) if text.trim().is_empty() => {
                 found.push(wrong(format!("{key} contains an empty name"), name.span));
+            }
+            Some(text) if group_of(text).is_some_and(|group| check_group_name(group).is_err()) => {
+                let message = format!("{key} contains '{text}', which names no group");
+                found.push(
+                    wrong(message, name.span).hint("write 'group:NAME' with letters, digits, '_' or '-'"),
+                );
             }
             Some(text) => read.push(Value::String(text.to_owned())),
             None => found.push(wrong_type(name, &format!("every entry of {key}"), "the name of a person")),
@@ -162,8 +175,10 @@ impl<'d> DefinitionCheck<'d, '_> {
         for key in ["prompt", "data", "allowed"] {
             self.templates(&node.places, key, &format!("'{key}' of {of}"), Some(node));
         }
-        let is_static =
-            approval.allowed.iter().all(|name| name.as_str().is_some_and(|name| !name.contains("{{")));
+        let is_static = approval
+            .allowed
+            .iter()
+            .all(|name| name.as_str().is_some_and(|name| !name.contains("{{") && group_of(name).is_none()));
         let people: std::collections::BTreeSet<&str> =
             approval.allowed.iter().filter_map(Value::as_str).collect();
         if let Some(needed) = approval.approvals

@@ -239,6 +239,7 @@ impl ExecutionState {
 impl ExecutionState {
     pub(super) fn set_phase(&mut self, act: ActivationId, phase: ActivationPhase) {
         self.restart_clocks(act);
+        self.clear_reminder(act);
         self.acts[act as usize].callees = None;
         let before = self.acts[act as usize].phase;
         self.active -= u32::from(holds_place(before));
@@ -246,6 +247,23 @@ impl ExecutionState {
         self.acts[act as usize].phase = phase;
         if let Some(timer) = self.acts[act as usize].timer.take() {
             self.timers.remove(&timer);
+        }
+    }
+
+    /// Sets the timer that reminds people of the activation's question.
+    pub(super) fn set_reminder(&mut self, act: ActivationId, wait: &PersonRequest) {
+        let Some(ms) = wait.remind_ms else { return };
+        let at = self.at.saturating_add(ms);
+        self.timers.insert(EngineTimer { at, act: Some(act), kind: TimerKind::Reminder });
+    }
+
+    /// Removes the timer that reminds people of the activation's question, if there is one.
+    pub(super) fn clear_reminder(&mut self, act: ActivationId) {
+        let one = self.act(act);
+        if one.phase == ActivationPhase::Waiting
+            && one.wait.as_ref().is_some_and(|wait| wait.remind_ms.is_some())
+        {
+            self.timers.retain(|timer| (timer.act, timer.kind) != (Some(act), TimerKind::Reminder));
         }
     }
 

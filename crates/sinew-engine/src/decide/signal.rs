@@ -52,6 +52,7 @@ impl Decider<'_> {
             TimerKind::Person => {
                 self.take_answer(act, PersonAnswer { timed_out: true, ..PersonAnswer::default() });
             }
+            TimerKind::Reminder => self.emit(Fact::Reminded { act }),
             TimerKind::Activation => self.activation_timeout(act),
             TimerKind::Wall => {}
         }

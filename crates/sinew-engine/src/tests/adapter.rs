@@ -120,6 +120,7 @@ impl Adapter for Scripted {
             )),
             NodeOperation::Human => NodeDecision::Wait(Box::new(PersonRequest {
                 timeout_ms: extra["wait"].as_u64(),
+                remind_ms: extra["remind"].as_u64(),
                 ..PersonRequest::default()
             })),
             NodeOperation::Delay => NodeDecision::Sleep(extra["sleep"].as_u64().unwrap_or(100)),

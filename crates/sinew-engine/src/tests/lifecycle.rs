@@ -108,6 +108,8 @@ fn corners() -> Vec<World> {
         told("m", map(json!({ "retry": slow, "timeout": 100 })), &["a[0]!error"]),
         told("a", json!({ "a": { "op": "human", "timeout": 100 } }), &["@100"]),
         told("m", map(json!({ "op": "human", "timeout": 100 })), &["@100"]),
+        // A question of which people are reminded.
+        told("a", json!({ "a": { "op": "human", "remind": 50 } }), &["@50", "a:yes"]),
         // Skipped nodes, at the top level and in a map.
         told("a", json!({ "a": skip.clone() }), &[]),
         told("m", map(skip), &[]),

@@ -34,6 +34,17 @@ fn a_person_may_say_no_or_nothing() {
 ",
     );
     check(
+        "w",
+        json!({ "w": { "op": "human", "wait": 100, "remind": 60 } }),
+        "
+        start      | +w w waits @100
+        @59        |
+        @60        | w reminds
+        @99        |
+        @100       | w expired w!expired failure!expired end
+",
+    );
+    check(
         "w>z",
         json!({ "w": { "op": "human", "wait": 100 } }),
         "

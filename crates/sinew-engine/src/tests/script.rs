@@ -224,6 +224,7 @@ pub(crate) fn tell(world: &World, fact: &Fact) -> Option<String> {
         Fact::Awaited { act, deadline, .. } => {
             format!("{} waits{}", name(act), deadline.map(|at| format!(" @{at}")).unwrap_or_default())
         }
+        Fact::Reminded { act } => format!("{} reminds", name(act)),
         Fact::CalleeWaits { act, callee, wait, .. } => {
             format!("{}&{callee}{}", name(act), if wait.is_some() { "" } else { "-" })
         }

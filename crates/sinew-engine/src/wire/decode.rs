@@ -74,6 +74,7 @@ pub(super) fn fact(values: &mut ValueReader, fact: pb::JournalFact) -> Decoded<F
             let wait = Arc::new(wait(values, asked.ok_or(Bad::Missing("wait"))?)?);
             Fact::Awaited { act, wait, deadline, stops_clocks }
         }
+        Kind::Reminded(pb::JournalReminded { act }) => Fact::Reminded { act },
         Kind::CalleeWaits(pb::JournalCalleeWaits { act, attempt, callee, number, wait_json }) => {
             let wait = if wait_json.is_empty() {
                 None
@@ -227,10 +228,12 @@ fn reply(values: &mut ValueReader, message: pb::JournalReply) -> Decoded<TaskRep
 }
 
 fn wait(values: &mut ValueReader, message: pb::JournalWait) -> Decoded<PersonRequest> {
-    let pb::JournalWait { prompt, data_json, allowed, timeout_ms, decision, approvals_json } = message;
+    let pb::JournalWait { prompt, data_json, allowed, timeout_ms, decision, approvals_json, remind_ms } =
+        message;
     let approval = |bytes: &bytes::Bytes| serde_json::from_slice(bytes).map_err(Bad::Json);
     let approvals = approvals_json.iter().map(approval).collect::<Decoded<_>>()?;
-    Ok(PersonRequest { prompt, data: values.read(&data_json)?, allowed, timeout_ms, decision, approvals })
+    let data = values.read(&data_json)?;
+    Ok(PersonRequest { prompt, data, allowed, timeout_ms, remind_ms, decision, approvals })
 }
 
 fn answered(message: pb::JournalAnswered) -> Decoded<Fact> {

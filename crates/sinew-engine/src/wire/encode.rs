@@ -84,6 +84,7 @@ fn kind(values: &mut ValueWriter, fact: &Fact) -> Kind {
             deadline: *deadline,
             stops_clocks: *stops_clocks,
         }),
+        Fact::Reminded { act } => Kind::Reminded(pb::JournalReminded { act: *act }),
         Fact::CalleeWaits { act, attempt, callee, number, wait } => {
             Kind::CalleeWaits(pb::JournalCalleeWaits {
                 act: *act,
@@ -269,12 +270,13 @@ fn reply(values: &mut ValueWriter, reply: &TaskReply) -> pb::JournalReply {
 }
 
 fn wait(values: &mut ValueWriter, wait: &PersonRequest) -> pb::JournalWait {
-    let PersonRequest { prompt, data, allowed, timeout_ms, decision, approvals } = wait;
+    let PersonRequest { prompt, data, allowed, timeout_ms, remind_ms, decision, approvals } = wait;
     pb::JournalWait {
         prompt: prompt.clone(),
         data_json: values.write(data),
         allowed: allowed.clone(),
         timeout_ms: *timeout_ms,
+        remind_ms: *remind_ms,
         decision: *decision,
         approvals_json: approvals.iter().map(approval).collect(),
     }

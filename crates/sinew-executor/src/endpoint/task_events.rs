@@ -71,6 +71,10 @@ pub(super) fn length(folded: &Execution) -> u64 {
 pub(super) fn updates(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<TaskUpdate> {
     match fact {
         Fact::Awaited { wait, .. } => vec![TaskUpdate::Asked(wait.prompt.clone())],
+        Fact::Reminded { act } => {
+            let prompt = ctx.act(*act).wait.as_ref().map(|wait| wait.prompt.as_str()).unwrap_or_default();
+            vec![TaskUpdate::Asked(format!("Reminder: {prompt}"))]
+        }
         Fact::CalleeWaits { wait: Some(wait), .. } => vec![TaskUpdate::Asked(wait.prompt.clone())],
         Fact::CalleeWaits { wait: None, .. } => vec![TaskUpdate::Continued],
         Fact::Ended => {

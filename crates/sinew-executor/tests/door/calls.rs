@@ -243,6 +243,7 @@ async fn who_waits_for_a_person_is_told() {
         data: Value::Null,
         comment: None,
         reject: false,
+        member: None,
     };
     let verdict = client.signal(&Token::of("yes"), Command::Approve(approve), PATIENCE).await.unwrap();
     assert!(verdict.accepted, "{verdict:?}");
@@ -289,6 +290,7 @@ async fn status_of_an_agent_names_the_question_of_its_callee() {
         data: Value::Null,
         comment: None,
         reject: false,
+        member: None,
     };
     let verdict = client.signal(&Token::of("yes"), Command::Approve(approve), PATIENCE).await.unwrap();
     assert!(verdict.accepted, "{verdict:?}");

@@ -52,6 +52,7 @@ fn approve(execution: &ExecutionId, reject: bool) -> Command {
         data: Value::Null,
         comment: reject.then(|| "too dear".to_owned()),
         reject,
+        member: None,
     })
 }
 

@@ -261,6 +261,7 @@ impl Authenticator {
             caller: caller.token,
             role: caller.role,
             patterns: caller.patterns.to_vec(),
+            groups: caller.groups.to_vec(),
         });
         let session = self
             .sessions
@@ -285,7 +286,7 @@ impl Authenticator {
                 .oidc
                 .iter()
                 .any(|provider| provider.issuer() == one.issuer)
-                .then(|| CallerIdentity::vouched(one.caller, one.role, one.patterns))?,
+                .then(|| CallerIdentity::vouched(one.caller, one.role, one.patterns, one.groups))?,
         };
         Some(CallerIdentity { until_ms: Some(until), ..caller })
     }

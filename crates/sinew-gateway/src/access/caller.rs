@@ -16,6 +16,8 @@ pub(crate) struct CallerIdentity {
     pub(crate) role: AccessRole,
     /// Patterns of the workflows and agents that it may see and use.
     pub(crate) patterns: Arc<[String]>,
+    /// Groups to which it belongs.
+    pub(crate) groups: Arc<[String]>,
     /// Executions that it may see and control.
     pub(crate) scope: KeyScope,
     /// Limits of its requests.
@@ -35,6 +37,7 @@ impl CallerIdentity {
             token,
             role: AccessRole::Admin,
             patterns,
+            groups: Arc::default(),
             scope: KeyScope::All,
             limits: KeyLimits::default(),
             key: None,
@@ -53,6 +56,7 @@ impl CallerIdentity {
             token: Token::of(&key.name),
             role: key.role,
             patterns: key.patterns.clone().into(),
+            groups: key.groups.clone().into(),
             scope: key.scope,
             limits: key.limits,
             key: Some(key.id.clone()),
@@ -61,11 +65,17 @@ impl CallerIdentity {
     }
 
     /// Returns a caller that an OpenID provider authenticated.
-    pub(crate) fn vouched(token: Token, role: AccessRole, patterns: Vec<String>) -> Self {
+    pub(crate) fn vouched(
+        token: Token,
+        role: AccessRole,
+        patterns: Vec<String>,
+        groups: Vec<String>,
+    ) -> Self {
         Self {
             token,
             role,
             patterns: patterns.into(),
+            groups: groups.into(),
             scope: KeyScope::All,
             limits: KeyLimits::default(),
             key: None,

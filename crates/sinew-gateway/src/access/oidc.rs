@@ -8,7 +8,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 use sinew_agents::{ReachableAddresses, WebClient};
 use sinew_protocol::Token;
-use sinew_protocol::access::{AccessRole, OIDC_CALLER_PREFIX};
+use sinew_protocol::access::{AccessRole, MAX_GROUPS, OIDC_CALLER_PREFIX, check_group_name};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use url::Url;
 
@@ -204,12 +204,16 @@ impl OidcProvider {
             None | Some(Value::Null) => Vec::new(),
             Some(_) => return Err(missing(&self.options.scope_claim)),
         };
+        // A group whose name cannot be one of a question is of no use.
+        let groups = claims.get(&self.options.groups_claim).and_then(Value::as_array).into_iter().flatten();
+        let groups = groups.filter_map(Value::as_str).filter(|group| check_group_name(group).is_ok());
+        let groups = groups.take(MAX_GROUPS).map(str::to_owned).collect();
         let (role, patterns) = rights_of(&scopes).ok_or(TokenRefusal::Scope)?;
         let token = Token::of(&format!("{OIDC_CALLER_PREFIX}{caller}"));
         let end = claims.get("exp").and_then(Value::as_u64);
         let until_ms =
             end.map(|end| end.saturating_add(self.options.clock_skew.as_secs()).saturating_mul(1000));
-        Ok(CallerIdentity { until_ms, ..CallerIdentity::vouched(token, role, patterns) })
+        Ok(CallerIdentity { until_ms, ..CallerIdentity::vouched(token, role, patterns, groups) })
     }
 }
 

@@ -39,6 +39,8 @@ pub(super) struct VouchedCaller {
     pub(super) caller: Token,
     pub(super) role: AccessRole,
     pub(super) patterns: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) groups: Vec<String>,
 }
 
 /// Creates and reads sessions.
@@ -105,6 +107,7 @@ mod tests {
             issuer: "https://login.example.com".to_owned(),
             caller: Token::of("oidc-ann@example.com"),
             role: AccessRole::Client,
+            groups: vec!["finance".to_owned()],
             patterns: vec!["orders-*".to_owned()],
         };
         for owner in [SessionOwner::Key(Token::of("abc")), SessionOwner::Vouched(vouched)] {

@@ -81,6 +81,7 @@ impl ApiCall {
         };
         let client = operations.client().on_behalf_of(caller.token.clone()).with_origin(caller.origin(via));
         let operator = MeshOperator::new(client).with_history(Arc::clone(&state.history));
+        let operator = operator.in_groups(Arc::clone(&caller.groups));
         Ok(Self { state, operator, operations, parts, path, body, body_places, places })
     }
 

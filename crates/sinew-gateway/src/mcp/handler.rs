@@ -129,6 +129,7 @@ impl McpHandler {
         let trace = context.meta.0.get_traceparent().and_then(|text| text.parse::<TraceParent>().ok());
         Ok(OperationCall {
             caller: caller.token.clone(),
+            groups: Arc::clone(&caller.groups),
             role: caller.role,
             key: caller.key.clone(),
             via: sinew_protocol::origin::EntryPoint::Mcp,

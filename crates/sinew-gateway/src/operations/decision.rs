@@ -1,5 +1,6 @@
 //! A message to a workflow that waits for a person's decision.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -108,6 +109,7 @@ impl A2aOperations {
     fn operator_of(&self, call: &OperationCall) -> MeshOperator {
         let origin = ChangeOrigin { via: call.via, key: call.key.clone(), is_proven: true };
         MeshOperator::new(self.shared.client.on_behalf_of(call.caller.clone()).with_origin(origin))
+            .in_groups(Arc::clone(&call.groups))
     }
 
     /// Waits until the execution has ended or waits for a person, at most for the time of a
@@ -163,13 +165,15 @@ pub(super) fn asking_nodes(execution: &ExecutionId, folded: &Execution) -> Vec<(
         let act = wait.act?;
         let own = ctx.node_of(act).id.clone();
         match &wait.what {
-            WaitingFor::Person(_) => {
+            WaitingFor::Person(wait) => {
                 let (execution, node) = (execution.clone(), Some(own.clone()));
-                Some((own, act, AskingNode { execution, node, activation: Some(act) }))
+                let allowed = wait.allowed.clone();
+                Some((own, act, AskingNode { execution, node, activation: Some(act), allowed }))
             }
             WaitingFor::CalleePerson { wait, .. } => {
                 let (execution, node) = (wait.execution.clone()?, Some(wait.node.clone()));
-                Some((own, act, AskingNode { execution, node, activation: Some(wait.activation) }))
+                let allowed = wait.allowed.clone();
+                Some((own, act, AskingNode { execution, node, activation: Some(wait.activation), allowed }))
             }
             _ => None,
         }

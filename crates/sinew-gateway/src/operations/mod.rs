@@ -66,6 +66,8 @@ const MAX_REMEMBERED: u64 = 10_000;
 pub struct OperationCall {
     /// Caller, as subjects of the mesh name it.
     pub caller: Token,
+    /// Groups of the caller, as the gateway authenticated it.
+    pub groups: Arc<[String]>,
     /// Role of the caller.
     pub role: AccessRole,
     /// Id of the caller's key; `None` for a caller without key.

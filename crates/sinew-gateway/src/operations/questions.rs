@@ -135,7 +135,12 @@ impl A2aOperations {
         let mut asking = found.into_iter().flat_map(|(_, folded)| asking_nodes(&execution, &folded));
         let target = asking.find(|(own, act, _)| *own == node && *act == activation);
         let target = target.map(|(_, _, asking)| asking);
-        let own = AskingNode { execution, node: Some(node.clone()), activation: Some(activation) };
+        let own = AskingNode {
+            execution,
+            node: Some(node.clone()),
+            activation: Some(activation),
+            allowed: Vec::new(),
+        };
         let DecisionRequest { data, comment, reject, .. } = &decision;
         let (approved, comment) = (!reject, comment.as_deref().unwrap_or_default());
         let message = format!("{id} {node} {activation} {approved} {data} {comment}");

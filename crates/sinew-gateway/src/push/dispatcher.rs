@@ -104,6 +104,7 @@ fn call_of(record: &PushSubscription) -> OperationCall {
         if record.is_mesh_endpoint { Endpoint::Mesh } else { Endpoint::Agent(record.agent.clone()) };
     OperationCall {
         caller: record.caller.clone(),
+        groups: Arc::default(),
         role: AccessRole::Operator,
         key: None,
         via: EntryPoint::A2a,

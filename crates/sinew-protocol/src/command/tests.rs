@@ -48,6 +48,7 @@ fn all() -> Vec<Command> {
             data: json!({"ok": true}),
             comment: Some("fine".to_owned()),
             reject: true,
+            member: None,
         }
         .into(),
         RetryCommand {

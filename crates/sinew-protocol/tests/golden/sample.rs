@@ -167,6 +167,7 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         data: Value::Null,
         comment: None,
         reject: false,
+        member: None,
     };
     let reject = ApproveCommand {
         node: Some("ask".to_owned()),

@@ -139,8 +139,9 @@ impl FoundQuestion {
     fn of_row(row: OpenApproval) -> Result<Self, Failure> {
         let execution = ExecutionId::parse(&row.execution)
             .map_err(|error| Failure::usage(format!("the execution of an approval: {error}")))?;
-        let prompt = row.wait.question.map(|question| question.prompt).unwrap_or_default();
-        let asking = AskingNode { execution, node: row.wait.node, activation: row.wait.activation };
+        let (prompt, allowed) =
+            row.wait.question.map(|question| (question.prompt, question.allowed)).unwrap_or_default();
+        let asking = AskingNode { execution, node: row.wait.node, activation: row.wait.activation, allowed };
         Ok(Self { asking, named: row.execution, prompt })
     }
 

@@ -196,6 +196,23 @@ fn people_may_take_longer_than_the_execution() {
     assert_eq!(outcome(&bench), Some(Err(late)), "not the 1000 s of the execution");
 }
 
+/// A question reminds once, at a time before its due time, and stays open.
+#[test]
+fn questions_remind_people_before_the_due_time() {
+    let mut bench = approval(&json!({"due": "2h", "reminder": "30m", "approvals": 2}));
+    bench.answer_as(answer(Some(true), json!(null), "ada", None), &mut stub);
+    bench.next_timer(&mut stub);
+    assert_eq!((bench.reminded.as_slice(), outcome(&bench)), (&[5_400_000][..], None));
+    bench.answer_as(answer(None, json!("hm"), "bob", None), &mut stub);
+    bench.next_timer(&mut stub);
+    let late = "SINEW-6302: Node 'ok' failed: nobody decided within 2h".to_owned();
+    assert_eq!((bench.reminded.len(), outcome(&bench)), (1, Some(Err(late))));
+    // A decision before the reminder ends it.
+    let mut bench = approval(&json!({"due": "2h", "reminder": "30m"}));
+    bench.answer_as(answer(Some(true), json!(null), "ada", None), &mut stub);
+    assert_eq!((bench.state().ended, asked(&bench), bench.reminded.len()), (true, vec!["pay"], 0));
+}
+
 #[test]
 fn a_condition_that_reads_the_decision_handles_rejections() {
     let nodes = json!([
@@ -393,10 +410,13 @@ fn mistakes_are_found() {
     for (nodes, part) in [
         (json!([approval(json!({"approvals": 0}))]), "greater than or equal to 1"),
         (json!([approval(json!({"allowed": []}))]), "names nobody"),
+        (json!([approval(json!({"allowed": ["group:"]}))]), "names no group"),
         (json!([approval(json!({"allowed": [5]}))]), "the name of a person"),
         (json!([approval(json!({"allowed": ["ada", "ada"], "approvals": 2}))]), "'allowed' names 1"),
         (json!([approval(json!({"on_due": "reject"}))]), "needs 'due'"),
-        (json!([approval(json!({"reminder": "1h"}))]), "not supported"),
+        (json!([approval(json!({"reminder": "1h"}))]), "shorter than 'due'"),
+        (json!([approval(json!({"reminder": "1h", "due": "1h"}))]), "shorter than 'due'"),
+        (json!([approval(json!({"reminder": 0, "due": "1h"}))]), "shorter than 'due'"),
         (json!([approval(json!({"on_reject": "contine"}))]), "neither a node nor a known word"),
         (json!([{"id": "nap", "type": "sleep", "duration": "1m", "until": "2026-12-01T09:00:00Z"}]), "both"),
         (

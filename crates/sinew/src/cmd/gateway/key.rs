@@ -44,6 +44,9 @@ pub(crate) struct CreateArgs {
     /// Workflows and agents that the key may access; `*` matches any text. May be repeated
     #[arg(long = "pattern", value_name = "PATTERN", default_value = "*")]
     patterns: Vec<String>,
+    /// Group of the owner, who may decide questions for it (`allowed: ["group:NAME"]`). May be repeated
+    #[arg(long = "group", value_name = "NAME")]
+    groups: Vec<String>,
     /// Executions that the key may access: `own` (of its owner) or `all` [default: own for client, else all]
     #[arg(long, value_name = "own|all", value_parser = scope)]
     scope: Option<KeyScope>,
@@ -147,6 +150,7 @@ async fn create(args: CreateArgs, output: &Output) -> Result<Exit, Failure> {
         name: args.name,
         role: args.role,
         patterns: args.patterns,
+        groups: args.groups,
         scope: args.scope,
         expires_at,
         certificate_name: args.certificate_name,
@@ -255,6 +259,7 @@ mod tests {
                 id: "k".to_owned(),
                 name: "ann".to_owned(),
                 role: "client",
+                groups: Vec::new(),
                 patterns: vec!["*".to_owned()],
                 scope: "own",
                 status: "valid",

@@ -270,7 +270,8 @@ async fn execute(args: &RunArgs, loaded: &Loaded, mut task: Task, output: &Outpu
     };
     add_ready_made(&mut set)?;
     if args.dry_run {
-        task.mode.samples = output_samples(task.program.graph.plan(), &set);
+        let schemas = set.iter().map(|agent| (agent.name(), agent.output_schema()));
+        task.mode.samples = output_samples(task.program.graph.plan(), schemas);
     }
     if let Some(alias) = &args.model {
         file_agents::choose_model(set.iter(), alias)?;

@@ -170,6 +170,7 @@ impl View {
                 Fact::Dispatched { ask, .. } if ask.is_helper() => None,
                 Fact::Dispatched { act, tries: 1, .. }
                 | Fact::Awaited { act, .. }
+                | Fact::Reminded { act }
                 | Fact::CalleeWaits { act, wait: Some(_), .. }
                 | Fact::Fanned { act, .. }
                 | Fact::Completed { act, .. }

@@ -134,6 +134,9 @@ pub(crate) struct AccessArgs {
     /// Claim with the scopes sinew:ROLE or sinew:ROLE:PATTERN
     #[arg(long, value_name = "CLAIM", default_value = "scope", requires = "oidc_issuer")]
     oidc_scope_claim: String,
+    /// Claim with the groups of the caller, which may decide questions for `group:NAME`
+    #[arg(long, value_name = "CLAIM", default_value = "groups", requires = "oidc_issuer")]
+    oidc_groups_claim: String,
     /// Client id registered at the provider, with which people sign in to the console
     #[arg(long, value_name = "ID", requires = "oidc_issuer")]
     oidc_client_id: Option<String>,
@@ -219,6 +222,7 @@ impl AccessArgs {
         let client = self.oidc_client()?;
         let oidc = provider.map(|(issuer, audience)| OidcOptions {
             caller_claim: self.oidc_caller_claim.clone(),
+            groups_claim: self.oidc_groups_claim.clone(),
             scope_claim: self.oidc_scope_claim.clone(),
             client,
             ..OidcOptions::new(issuer, audience)
