@@ -49,8 +49,8 @@ pub fn load_workflow_file(
                     return Err(found);
                 }
                 load_with(&|name| match rules.look_up(name, variables.environment) {
-                    Variable::Value(value) => Variable::Value(value),
-                    _ => Variable::Secret,
+                    known @ (Variable::Value(_) | Variable::Secret) => known,
+                    _ => Variable::Absent,
                 })
             })
         }
@@ -248,6 +248,9 @@ mod tests {
         let kept = read(&app("${BROKER}", "${REGION}"), None, &["REGION"]).unwrap();
         assert_eq!(kept["apps"][0]["broker"]["url"], "${BROKER}");
         assert_eq!(kept["apps"][0]["app_config"]["workflow"]["nodes"][0]["input"]["x"], "eu");
+        // A default replaces the variable, also if others have no value.
+        let kept = read(&app("${BROKER, here}", "${TASK, 3}"), None, &[]).unwrap();
+        assert_eq!(kept["apps"][0]["app_config"]["workflow"]["nodes"][0]["input"]["x"], "3");
         // Only the variable of the workflow is reported.
         let found = read(&app("${BROKER}", "${TASK}"), None, &[]).unwrap_err();
         assert!(found.ends_with("SINEW-1017 environment variable TASK is not allowed here"), "{found}");

@@ -51,6 +51,9 @@ pub enum Variable {
     Value(String),
     /// The value is secret: the reference is kept, and an agent resolves it at the call.
     Secret,
+    /// The variable has no value here: the default replaces the reference; without one the reference
+    /// is kept.
+    Absent,
     /// The variable is allowed, but not set.
     Unset,
     /// The name is not on the allow-list.
@@ -271,7 +274,7 @@ pub(crate) fn substitute<'t>(
         } else {
             let value = match look_up(found.name) {
                 Variable::Value(value) => value,
-                Variable::Secret => {
+                kept if kept == Variable::Secret || kept == Variable::Absent && found.default.is_none() => {
                     from = end;
                     continue;
                 }

@@ -10,7 +10,7 @@ use super::model::{
     Branch, Call, Case, ExitHandlers, KeySpans, NodeDef, RetryBackoff, RetryStrategy, Strategy, Work,
     WorkflowDefinition, WorkflowSettings,
 };
-use super::read::{Keys, ObjectFields, ParseFindings, wrong_type};
+use super::read::{Keys, ObjectFields, ParseFindings, whole_number, wrong_type};
 use crate::display::DISPLAY;
 
 const DEPENDS_ON: Keys = &["depends_on", "dependencies", "dependsOn"];
@@ -564,7 +564,7 @@ fn join_count(
     places: &KeySpans,
     found: &mut ParseFindings,
 ) -> Option<u32> {
-    let wrong = match (strategy, node.map(Node::as_i64)) {
+    let wrong = match (strategy, node.map(whole_number)) {
         (Some(Strategy::NOfM), None) => "JoinNode with strategy 'n_of_m' requires 'n' field".to_owned(),
         (_, None) => return None,
         (_, Some(None)) => "JoinNode 'n' must be a whole number".to_owned(),

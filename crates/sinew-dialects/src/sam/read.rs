@@ -1,5 +1,6 @@
 //! Reading of objects in a file: aliases, required keys, types, and messages for errors.
 
+use indexmap::IndexSet;
 use serde_json::Value;
 use sinew_protocol::code;
 use sinew_source::duration::parse_duration;
@@ -18,6 +19,9 @@ pub(super) struct ObjectFields<'n> {
     /// Findings about missing keys, which [`ObjectFields::close`] reports.
     missing: Vec<(&'static str, Diagnostic)>,
 }
+
+/// Prefix of keys that other programs read: they have no effect.
+const EXTENSION: &str = "x-";
 
 /// Parser findings.
 pub(super) type ParseFindings = Vec<Diagnostic>;
@@ -79,7 +83,8 @@ impl<'n> ObjectFields<'n> {
 
     /// Reports every key that was not requested, and the missing keys. A misspelled key is one mistake.
     pub(super) fn close(mut self, found: &mut ParseFindings) {
-        for member in self.members.iter().filter(|member| !self.known.contains(&member.key.as_str())) {
+        let is_unknown = |key: &str| !key.starts_with(EXTENSION) && !self.known.contains(&key);
+        for member in self.members.iter().filter(|member| is_unknown(&member.key)) {
             let unknown = Diagnostic::error(
                 code::UNKNOWN_KEY_IN_WORKFLOW.as_str(),
                 format!("{} has no key '{}'", self.what, member.key),
@@ -93,7 +98,10 @@ impl<'n> ObjectFields<'n> {
             }
             found.push(match near.or_else(|| did_you_mean(&member.key, self.known.iter().copied())) {
                 Some(near) => unknown.hint(format!("did you mean '{near}'?")),
-                None => unknown.hint(format!("it may have {}", self.known.join(", "))),
+                None => {
+                    let known: IndexSet<&str> = self.known.iter().copied().collect();
+                    unknown.hint(format!("it may have {}", known.into_iter().collect::<Vec<_>>().join(", ")))
+                }
             });
         }
         self.report_missing(found);
@@ -132,7 +140,7 @@ impl<'n> ObjectFields<'n> {
     /// Returns an integer of at least `least`.
     pub(super) fn whole(&mut self, keys: Keys, least: u32, found: &mut ParseFindings) -> Option<u32> {
         let node = self.get(keys, found)?;
-        let written = node.as_i64().or_else(|| node.as_str()?.trim().parse().ok());
+        let written = whole_number(node);
         let number = written.map(|number| u32::try_from(number).ok().filter(|number| *number >= least));
         match number {
             Some(Some(number)) => return Some(number),
@@ -223,6 +231,11 @@ impl<'n> ObjectFields<'n> {
     pub(super) fn key(&self, keys: Keys) -> String {
         format!("'{}' of {}", keys.first().unwrap_or(&""), self.what)
     }
+}
+
+/// Returns a whole number, possibly written as text: the value of a variable is text.
+pub(super) fn whole_number(node: &Node) -> Option<i64> {
+    node.as_i64().or_else(|| node.as_str()?.trim().parse().ok())
 }
 
 pub(super) fn wrong_type(node: &Node, what: &str, expected: &str) -> Diagnostic {

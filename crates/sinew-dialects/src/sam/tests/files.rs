@@ -405,3 +405,42 @@ fn files_of_the_second_release_are_recognised() {
     let argo = json!({ "apiVersion": "argoproj.io/v1alpha1", "kind": "workflow", "nodes": [] });
     assert!(!super::lower(&argo).unwrap_err().to_string().contains("Solace Agent Mesh 2"));
 }
+
+/// Files of Solace Agent Mesh 1 load as they are: nothing that Sinew does not read needs a variable.
+#[test]
+fn files_of_solace_agent_mesh_load_without_its_variables() {
+    let folder = Path::new(FOLDER).join("../solace");
+    let mut names: Vec<_> =
+        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert!(names.len() >= 6, "{names:?}");
+    let nothing = |path: &Path| Err(format!("{} is not to be read", path.display()));
+    let rules = sinew_source::VariableRules::default();
+    let variables = crate::FileVariables { rules: &rules, environment: &|_| None };
+    for name in names {
+        let bytes = std::fs::read(folder.join(&name)).unwrap();
+        let name = name.into_string().unwrap();
+        let options = LoadOptions {
+            name: &name,
+            variables: sinew_source::Variables::Kept,
+            read: &nothing,
+            limits: sinew_source::Limits::default(),
+        };
+        let document = crate::load_workflow_file(&bytes, &options, None, variables)
+            .unwrap_or_else(|found| panic!("{name}: {found}"));
+        assert_eq!(crate::detect(&document).map(Dialect::name), Some(NAME), "{name}");
+        let schema = Schema::compile(&Sam.schema()).unwrap();
+        let wrong = sinew_source::check_node(&schema, &document.root);
+        assert!(wrong.is_empty(), "{name}: {wrong:?}");
+        let read = |path: &str| Err(format!("{path} is not to be read"));
+        let agents = std::collections::BTreeMap::new();
+        let options =
+            LowerOptions { default_name: "file", read: &read, list: &crate::no_list, agents: &agents };
+        let lowered = Sam.lower(document, &options).unwrap_or_else(|found| panic!("{name}: {found}"));
+        assert!(!lowered.is_empty(), "{name}");
+        for one in lowered {
+            assert!(one.warnings.is_empty(), "{name}: {}", one.warnings);
+            sinew_plan::check(&one.plan).unwrap();
+        }
+    }
+}
