@@ -302,7 +302,7 @@ pub fn read_beside(folder: &Path, wanted: &Path) -> Result<Vec<u8>, String> {
 
 /// Lists a folder named by a workflow, by its relative path; names of folders end with a slash. The
 /// same folders as for [`read_beside`] are allowed.
-fn list_beside(folder: &Path, wanted: &Path) -> Result<Vec<String>, String> {
+pub(crate) fn list_beside(folder: &Path, wanted: &Path) -> Result<Vec<String>, String> {
     if !is_relative(wanted) {
         return Err("only relative paths are read".into());
     }

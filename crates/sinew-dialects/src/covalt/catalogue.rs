@@ -202,6 +202,25 @@ pub fn describe_kind(name: &str) -> Option<Value> {
     built_in().get(name).map(|definition| definition.describe(name))
 }
 
+/// Describes the kinds that the plugin folder next to a file defines, by name. `options` reads and
+/// lists the folder of the file.
+///
+/// # Errors
+/// Fails with the reason if a plugin cannot be loaded.
+pub fn describe_plugins(options: &LowerOptions<'_>) -> Result<Vec<(String, Value)>, String> {
+    if (options.list)(PLUGIN_FOLDER).is_err() {
+        return Ok(Vec::new());
+    }
+    let mut folders = PluginFolders::new(options);
+    folders.add(PLUGIN_FOLDER);
+    for finding in folders.found {
+        if let PluginFinding::Wrong(message) = finding {
+            return Err(message);
+        }
+    }
+    Ok(folders.kinds.iter().map(|(name, kind)| (name.clone(), kind.describe(name))).collect())
+}
+
 /// The part of the graph to which a kind of node belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -33,7 +33,7 @@ mod document_tests;
 #[cfg(test)]
 mod tests;
 
-pub use catalogue::{HTTP_AGENT, describe_kind, node_kinds};
+pub use catalogue::{HTTP_AGENT, describe_kind, describe_plugins, node_kinds};
 
 use serde_json::Value;
 use sinew_engine::Adapter;

@@ -146,7 +146,7 @@ struct NodeTypesQuery {
 
 async fn list_node_types(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: NodeTypesQuery = call.query()?;
-    answer(&node_types(query.dialect, query.r#type.as_deref())?)
+    answer(&node_types(query.dialect, query.r#type.as_deref(), None)?)
 }
 
 /// Query of a list of workflows or agents.

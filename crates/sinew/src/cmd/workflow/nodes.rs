@@ -1,6 +1,7 @@
 //! `sinew workflow nodes`: settings, inputs, outputs and ports of node types.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
@@ -38,6 +39,9 @@ pub(crate) struct NodesArgs {
     /// Dialect of the nodes
     #[arg(long, default_value = "agentteam", value_parser = ["agentteam", "covalt"])]
     dialect: String,
+    /// Folder of the workflow files; plugins below its folder `nodes` are further covalt types
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    folder: PathBuf,
     /// Print TypeScript types
     #[arg(long)]
     typescript: bool,
@@ -47,7 +51,7 @@ pub(crate) struct NodesArgs {
 pub(super) fn nodes(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> {
     let is_covalt = args.dialect == "covalt";
     let dialect = if is_covalt { CatalogueDialect::Covalt } else { CatalogueDialect::Agentteam };
-    let mut types = node_types(dialect, args.wanted.as_deref())?;
+    let mut types = node_types(dialect, args.wanted.as_deref(), Some(&args.folder))?;
     let name = |one: &Value| match one["subtype"].as_str() {
         Some(subtype) => format!("{}.{subtype}", text(one, "type")),
         None => text(one, "type").to_owned(),
