@@ -547,7 +547,7 @@ fn every_dialect_ends_on_the_mesh_as_in_one_process() {
         assert_eq!(there, here, "{file}");
         // Samples of cards are those of the agent files.
         let dry = [&run[..], &["--dry-run"]].concat();
-        let here = world.json(&dry);
+        let here = world.json(&[&dry[..], &["--local"]].concat());
         assert_eq!(world.json(&[&dry[..], &["--mesh"]].concat()), here, "{file}");
     }
 }
