@@ -1,10 +1,11 @@
 //! Card of an external agent: fetched, verified, and reduced to what the mesh may see.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sinew_agents::{WebMethod, WebRequest};
-use sinew_mesh::card::{self as card_rules, LARGEST_CARD};
+use sinew_mesh::card::{self as card_rules, LARGEST_CARD, MOST_SKILLS};
 use sinew_protocol::Token;
 use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::a2a::v0_3::modern_card;
@@ -18,8 +19,9 @@ use crate::credentials::Credentials;
 use crate::error::{BridgeError, quoted};
 use crate::outside_hosts::OutsideHosts;
 
-/// Maximum size of a card, in bytes. Pictures and similar data are removed before it is announced.
-const MAX_CARD_BYTES: usize = 512 << 10;
+/// Maximum size of a card, in bytes. Pictures and similar data, and skills beyond the limits of a
+/// mesh, are removed before it is announced.
+const MAX_CARD_BYTES: usize = 2 << 20;
 /// Timeout of a request.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum number of redirects to a card.
@@ -168,6 +170,12 @@ fn read_card(settings: &BridgeSettings, mut raw: Value) -> Result<RemoteCard, Br
     if let Some(description) = &settings.description {
         members.insert("description".to_owned(), json!(description));
     }
+    if let Some((listed, all)) = bound_skills(members) {
+        tracing::warn!(agent = name, listed, all, "the card of an external agent has too many skills");
+        let text = members.get("description").and_then(Value::as_str).unwrap_or_default();
+        let text = format!("{text} (Lists {listed} of the agent's {all} skills.)");
+        members.insert("description".to_owned(), json!(text.trim_start()));
+    }
     let bytes = serde_json::to_vec(&raw).map_err(|error| bad(&error.to_string()))?;
     if bytes.len() > LARGEST_CARD {
         return Err(bad(&format!("it has {} bytes without its drawings", bytes.len())));
@@ -178,6 +186,33 @@ fn read_card(settings: &BridgeSettings, mut raw: Value) -> Result<RemoteCard, Br
     }
     let digest = sha256(format!("{endpoint:?} {}", String::from_utf8_lossy(&bytes)).as_bytes());
     Ok(RemoteCard { shown, endpoint, digest })
+}
+
+/// Keeps the first skills of a card, as many as a card of the mesh may have and hold, with their schemas.
+/// Returns the number of kept skills and of all, or `None` if the card keeps them all.
+fn bound_skills(card: &mut Map<String, Value>) -> Option<(usize, usize)> {
+    let all = card.get("skills").and_then(Value::as_array)?.len();
+    let mut kept = all;
+    loop {
+        let is_too_large = || serde_json::to_vec(card).map_or(usize::MAX, |bytes| bytes.len()) > LARGEST_CARD;
+        if kept <= MOST_SKILLS && (kept == 0 || !is_too_large()) {
+            return (kept < all).then_some((kept, all));
+        }
+        kept = if kept > MOST_SKILLS { MOST_SKILLS } else { kept - kept.div_ceil(8) };
+        let skills = card.get_mut("skills").and_then(Value::as_array_mut)?;
+        skills.truncate(kept);
+        let ids: HashSet<String> = skills
+            .iter()
+            .filter_map(|skill| skill.get("id").and_then(Value::as_str).map(str::to_owned))
+            .collect();
+        let extensions = card.get_mut("capabilities").and_then(|it| it.get_mut("extensions"));
+        for extension in extensions.and_then(Value::as_array_mut).into_iter().flatten() {
+            let schemas = extension.pointer_mut("/params/skills").and_then(Value::as_object_mut);
+            if let Some(schemas) = schemas {
+                schemas.retain(|id, _| ids.contains(id));
+            }
+        }
+    }
 }
 
 /// Converts a name from a card to a name of the mesh: letters, digits, `-` and `_`.
@@ -341,6 +376,38 @@ mod tests {
         assert_eq!((shown.name.as_str(), shown.description.contains('\u{7}')), ("My-Agent", false));
         assert!(shown.signatures.is_none() && shown.security_schemes.is_none());
         assert_eq!(shown.capabilities.extensions.map(|all| all.len()), Some(0));
+    }
+
+    #[test]
+    fn a_card_with_many_skills_is_bounded_and_says_so() {
+        let settings = BridgeSettings::of_address("https://a.example").unwrap();
+        let shown = |count: usize, bytes: usize| {
+            let mut raw = card(&json!([interface("https://a.example/r", "JSONRPC", "1.0")]));
+            let skill = |at| json!({"id": format!("s{at}"), "name": "s", "description": "d".repeat(bytes), "tags": ["t"]});
+            raw["skills"] = (0..count).map(skill).collect();
+            let schemas: Map<String, Value> =
+                (0..count).map(|at| (format!("s{at}"), json!({"inputSchema": {"type": "object"}}))).collect();
+            raw["capabilities"]["extensions"] = json!([{"uri": SCHEMAS, "params": {"skills": schemas}}]);
+            read_card(&settings, raw).unwrap().shown
+        };
+        let schemas = |card: &AgentCard| {
+            sinew_protocol::card::extension_params(card, SCHEMAS).unwrap()["skills"]
+                .as_object()
+                .unwrap()
+                .len()
+        };
+        let whole = shown(100, 10);
+        assert_eq!((whole.skills.len(), whole.description.as_str()), (100, "done"));
+        let many = shown(312, 10);
+        assert_eq!((many.skills.len(), schemas(&many)), (100, 100));
+        assert_eq!(
+            (many.skills[99].id.as_str(), many.description.as_str()),
+            ("s99", "done (Lists 100 of the agent's 312 skills.)")
+        );
+        let large = shown(60, 4_000);
+        assert!((10..20).contains(&large.skills.len()), "{}", large.skills.len());
+        assert_eq!(schemas(&large), large.skills.len());
+        assert!(large.description.contains("of the agent's 60 skills"), "{}", large.description);
     }
 
     /// Responds to one request, and returns its head.

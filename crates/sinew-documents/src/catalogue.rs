@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sinew_protocol::catalogue::Stage;
 
 use crate::agent::AgentKind;
@@ -44,6 +45,18 @@ pub struct CatalogueEntry {
     /// Another name that looks the same, which may be an attempt to deceive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resembles: Option<String>,
+    /// Whether short lists contain it, as administrators set it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
+    /// Whether lists and searches omit it, as administrators set it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
+    /// JSON Schema of its input. Only the description of one entry has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Value>,
+    /// JSON Schema of its output. Only the description of one entry has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
     /// How the entry matches the query. `null` in a list without a query.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<CatalogueMatch>,

@@ -17,6 +17,7 @@ use crate::access::{CallerIdentity, CallerStreams};
 use crate::cards;
 use crate::file_link::FileLinks;
 use crate::operations::{Endpoint, OperationCall, OperationReply, short};
+use crate::search_skill;
 use crate::state::GatewayState;
 
 /// Maximum number of extensions that one request may list.
@@ -82,6 +83,10 @@ pub(crate) async fn perform(
             cards::card_of(state, &operations, &call.endpoint, &state.base_url(&parts.headers, &parts.uri));
         let card = card.ok_or_else(|| A2aError::internal("the agent is no longer available"))?;
         return Ok(OperationReply::Value(raw(&card)));
+    }
+    let base = state.base_url(&parts.headers, &parts.uri);
+    if let Some(found) = search_skill::answer(state, &operations, &call, (method, params), &base)? {
+        return Ok(found);
     }
     // A rejected stream must not change anything, so its permits are acquired first.
     let places = stream_places(state, parts, method)?;

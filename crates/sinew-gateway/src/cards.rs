@@ -14,6 +14,7 @@ use sinew_protocol::a2a::{
 use sinew_protocol::access::AccessRole;
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::card::{self, AGENT_TYPE, SCHEMAS, VISUALISATION};
+use sinew_protocol::catalogue_record::MAX_PINNED;
 use url::Url;
 
 use crate::card_signature::sign_card;
@@ -22,19 +23,25 @@ use crate::operations::{A2aOperations, Endpoint, SKILL_EXTENSION};
 use crate::options::GrpcAddressForm;
 use crate::protected_resource::scope_of;
 use crate::state::GatewayState;
+use crate::{api, ard, search_skill};
 
 /// Prefix of an agent's name in `tenant` of a gRPC call.
 pub(crate) const AGENT_TENANT: &str = "agents/";
 /// Cache lifetime of a card in seconds; short because agents start and stop.
 const MAX_AGE_SECONDS: u32 = 30;
-/// Maximum number of skills on the card of a mesh.
-const MAX_SKILLS: usize = 1_000;
+/// Number of skills up to which the card of a mesh lists them all.
+const MAX_SKILLS: usize = 100;
+/// Size of the skills of a mesh, with schemas and diagrams, up to which its card lists them all.
+const MAX_SKILL_BYTES: usize = 256 << 10;
+/// Extension URI: the card of a mesh is short, and its other skills are found by searching.
+const SEARCH_EXTENSION: &str = "https://github.com/sinew-mesh/sinew/a2a/extensions/search/v1";
 /// Protocol names of A2A's bindings over HTTP.
 const HTTP_BINDINGS: [&str; 2] = ["JSONRPC", "HTTP+JSON"];
 /// Protocol name of A2A's gRPC binding.
 const GRPC_BINDING: &str = "GRPC";
 /// Characters of a name that are not escaped in a path.
-const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+pub(crate) const PATH_SEGMENT: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Returns the card of an endpoint as these operations expose it, or `None` if its agent no longer
 /// exists.
@@ -45,7 +52,7 @@ pub(crate) fn card_of(
     base: &str,
 ) -> Option<AgentCard> {
     let mut card = match endpoint {
-        Endpoint::Mesh => mesh_card(operations, base, state.grpc_on_cards),
+        Endpoint::Mesh => mesh_card(state, operations, base),
         Endpoint::Agent(name) => agent_card(operations, operations.card(name)?, base, state.grpc_on_cards),
     };
     if state.authenticator.is_required() {
@@ -83,14 +90,19 @@ fn require_credentials(card: &mut AgentCard, issuers: &[String]) {
     card.security_requirements = serde_json::from_value(Value::Array(one_of)).ok();
 }
 
-/// Builds the card of the whole mesh, with a skill for each exposed workflow and agent.
-fn mesh_card(operations: &A2aOperations, base: &str, grpc: Option<GrpcAddressForm>) -> AgentCard {
-    let offered = operations.offered();
-    let namespace = operations.mesh_namespace();
-    let skills: Vec<AgentSkill> = offered.iter().take(MAX_SKILLS).map(skill_of).collect();
+/// Skills of the card of a mesh, and the extensions that describe them.
+type MeshSkills = (Vec<AgentSkill>, Vec<AgentExtension>);
+
+/// Returns the skills of a whole mesh: one for each workflow and agent of `listed`. `None` if they are too
+/// many or too large for clients.
+fn whole_skills(listed: &[AgentCard]) -> Option<MeshSkills> {
+    if listed.len() > MAX_SKILLS {
+        return None;
+    }
+    let skills: Vec<AgentSkill> = listed.iter().map(skill_of).collect();
     let mut schemas = BTreeMap::new();
     let mut drawings = BTreeMap::new();
-    for card in offered.iter().take(MAX_SKILLS) {
+    for card in listed {
         let (input, output) = (card::input_schema(card), card::output_schema(card));
         if input.is_some() || output.is_some() {
             schemas.insert(card.name.clone(), json!({"inputSchema": input, "outputSchema": output}));
@@ -99,19 +111,50 @@ fn mesh_card(operations: &A2aOperations, base: &str, grpc: Option<GrpcAddressFor
             drawings.insert(card.name.clone(), Value::String(text));
         }
     }
+    let extensions = vec![
+        extension(SCHEMAS, "Input and output JSON schemas of skills.", json!({"skills": schemas})),
+        extension(VISUALISATION, "Mermaid diagrams of workflows.", json!({"skills": drawings})),
+    ];
+    let bytes = serde_json::to_vec(&(&skills, &extensions)).map_or(usize::MAX, |bytes| bytes.len());
+    (bytes <= MAX_SKILL_BYTES).then_some((skills, extensions))
+}
+
+/// Returns the skills of a short card: the pinned ones, and the one that searches the others.
+fn short_skills(
+    state: &GatewayState,
+    operations: &A2aOperations,
+    listed: &[AgentCard],
+    base: &str,
+) -> MeshSkills {
+    let records = operations.records();
+    let pinned = listed.iter().filter(|card| records.pins(card)).take(MAX_PINNED);
+    let mut skills = vec![search_skill::skill(operations)];
+    skills.extend(pinned.map(skill_of));
+    let mut params = json!({"entries": listed.len(), "list": format!("{base}{}/catalogue", api::BASE)});
+    if state.publisher.is_some() {
+        params["search"] = format!("{base}{}/search", ard::BASE).into();
+    }
+    let description = "Further skills are found with the search skill; this card lists the pinned ones.";
+    (skills, vec![extension(SEARCH_EXTENSION, description, params)])
+}
+
+/// Builds the card of the whole mesh. A card with many skills would not fit into the prompts of clients, so
+/// it offers a search instead.
+fn mesh_card(state: &GatewayState, operations: &A2aOperations, base: &str) -> AgentCard {
+    let listed = operations.listed();
+    let namespace = operations.mesh_namespace();
+    let (skills, of_skills) =
+        whole_skills(&listed).unwrap_or_else(|| short_skills(state, operations, &listed, base));
     let mut capabilities = AgentCapabilities::default();
     capabilities.streaming = Some(true);
     capabilities.push_notifications = Some(operations.pushes());
     capabilities.extended_agent_card = Some(false);
-    capabilities.extensions = Some(vec![
-        extension(SKILL_EXTENSION, "A message names its skill in metadata.skill.", json!({})),
-        extension(SCHEMAS, "Input and output JSON schemas of skills.", json!({"skills": schemas})),
-        extension(VISUALISATION, "Mermaid diagrams of workflows.", json!({"skills": drawings})),
-    ]);
+    let naming = extension(SKILL_EXTENSION, "A message names its skill in metadata.skill.", json!({}));
+    capabilities.extensions = Some(std::iter::once(naming).chain(of_skills).collect());
     AgentCard {
         name: format!("Sinew mesh {namespace}"),
         description: format!("Workflows and agents of the mesh {namespace}. Each is a skill."),
-        supported_interfaces: interfaces(base, "/a2a", None, grpc),
+        supported_interfaces: interfaces(base, "/a2a", None, state.grpc_on_cards),
         provider: Some(AgentProvider {
             organization: "Sinew".to_owned(),
             url: "https://github.com/sinew-mesh/sinew".to_owned(),

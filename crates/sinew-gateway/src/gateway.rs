@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sinew_agents::{ReachableAddresses, WebClient};
 use sinew_executor::client::Client;
 use sinew_mesh::Mesh;
+use sinew_operations::catalogue_records::CatalogueRecords;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -71,7 +72,8 @@ impl Gateway {
         client.cards().current().await?;
         let draining = CancellationToken::new();
         let outside = records.as_ref().map(|records| (records.web.clone(), Arc::clone(&records.signer)));
-        let operations = A2aOperations::with_outside(client, &options, outside);
+        let entries = CatalogueRecords::open(client.mesh()).await;
+        let operations = A2aOperations::with_outside(client, &options, entries, outside);
         let scheme = if tls.is_some() { "https" } else { "http" };
         let own_url = own_url(&options, scheme, address);
         let pushes = match &records {
@@ -116,6 +118,7 @@ impl Gateway {
             body_places: Arc::new(Semaphore::new(options.limits.large_bodies / BODY_PLACE_BYTES)),
             computations: Arc::new(Semaphore::new(options.limits.computations)),
             draining: draining.clone(),
+            publisher: publisher_of(&options),
             public_url: options.public_url,
             grpc_on_cards: options.grpc_on_cards,
             traffic: TrafficMeter::default(),
@@ -206,6 +209,17 @@ fn check_protection(options: &GatewayOptions) -> Result<(), GatewayError> {
         return open("does not use TLS, so credentials could be intercepted");
     }
     Ok(())
+}
+
+/// Returns the domain of the gateway's entries in catalogues: the given one, otherwise the host of the
+/// public address, otherwise `localhost` for a gateway that only this machine can reach.
+fn publisher_of(options: &GatewayOptions) -> Option<String> {
+    let public = || {
+        let url: url::Url = options.public_url.as_deref()?.parse().ok()?;
+        Some(url.host_str()?.to_owned())
+    };
+    let local = || options.listen.ip().is_loopback().then(|| "localhost".to_owned());
+    options.publisher.clone().or_else(public).or_else(local)
 }
 
 /// Returns the gateway's address for clients, without a trailing slash: the public one; otherwise

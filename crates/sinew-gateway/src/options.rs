@@ -60,6 +60,9 @@ pub struct GatewayOptions {
     /// Address on cards, for instance `https://agents.example.com`. `None`: the `Host` of the
     /// client's request.
     pub public_url: Option<String>,
+    /// Domain that publishes the gateway's entries in catalogues, such as `example.com`. `None`: the
+    /// host of `public_url`.
+    pub publisher: Option<String>,
     /// Names that requests may have in `Host` and `Origin`, besides those of the loopback
     /// interface.
     pub hosts: Vec<String>,
@@ -108,6 +111,7 @@ impl GatewayOptions {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)),
             public_url: None,
+            publisher: None,
             hosts: Vec::new(),
             cors_origins: Vec::new(),
             grpc_on_cards: None,

@@ -18,6 +18,7 @@ use sinew_protocol::header::A2A_EXTENSIONS;
 
 use crate::access::{AccessRefusal, CallerIdentity};
 use crate::api::{self, API_ROUTES, ApiRoute};
+use crate::ard::{self, ArdOperation};
 use crate::cards;
 use crate::http_error::HttpProblem;
 use crate::operations::{A2aOperations, Endpoint, role_for, short};
@@ -50,6 +51,8 @@ pub(crate) enum RouteWork {
     Operation(CoreMethod),
     /// An operation named after a colon at the end of the path: `tasks/ID:cancel`.
     TaskVerb,
+    /// Discovery of agents by other systems.
+    Ard(ArdOperation),
     /// An operation of the REST API.
     Api(&'static ApiRoute),
 }
@@ -65,9 +68,14 @@ impl RouteWork {
     fn role(self) -> Option<AccessRole> {
         match self {
             // Deliveries and file addresses are authenticated by their signatures.
-            Self::SigningKeys | Self::ProtectedResource | Self::MeshCard | Self::Webhook | Self::File => None,
+            Self::SigningKeys
+            | Self::ProtectedResource
+            | Self::MeshCard
+            | Self::Ard(ArdOperation::Document)
+            | Self::Webhook
+            | Self::File => None,
             // Reads and cancellations share a path; the operation decides.
-            Self::AgentCard | Self::Mcp | Self::JsonRpc | Self::Grpc | Self::TaskVerb => {
+            Self::AgentCard | Self::Ard(_) | Self::Mcp | Self::JsonRpc | Self::Grpc | Self::TaskVerb => {
                 Some(AccessRole::Operator)
             }
             Self::Operation(method) => Some(role_for(method)),
@@ -144,6 +152,10 @@ pub(crate) fn all_routes() -> Vec<GatewayRoute> {
     let plain = [
         ("GET", "/.well-known/agent-card.json", RouteWork::MeshCard),
         ("GET", "/agents/{agent}/.well-known/agent-card.json", RouteWork::AgentCard),
+        ("GET", "/.well-known/ai-catalog.json", RouteWork::Ard(ArdOperation::Document)),
+        ("POST", "/ard/search", RouteWork::Ard(ArdOperation::Search)),
+        ("POST", "/ard/explore", RouteWork::Ard(ArdOperation::Explore)),
+        ("GET", "/ard/agents", RouteWork::Ard(ArdOperation::List)),
         ("GET", "/.well-known/jwks.json", RouteWork::SigningKeys),
         ("GET", METADATA_PATH, RouteWork::ProtectedResource),
         ("GET", "/.well-known/oauth-protected-resource/mcp", RouteWork::ProtectedResource),
@@ -254,6 +266,7 @@ async fn serve(
                 [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "public, max-age=300")];
             (headers, keys.to_string()).into_response()
         }
+        RouteWork::Ard(operation) => ard::serve(state, caller, operation, request).await,
         RouteWork::ProtectedResource => protected_resource::respond(&state, &request),
         RouteWork::Webhook => {
             let name = path.get("name").cloned().unwrap_or_default();

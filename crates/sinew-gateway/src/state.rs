@@ -55,6 +55,8 @@ pub(crate) struct GatewayState {
     /// Permits for CPU-bound work.
     pub(crate) computations: Arc<Semaphore>,
     pub(crate) draining: CancellationToken,
+    /// Domain of the entries in catalogues; `None` for a gateway without a public name.
+    pub(crate) publisher: Option<String>,
     pub(crate) public_url: Option<String>,
     /// Form of the gRPC interface on cards; `None` if cards do not list it.
     pub(crate) grpc_on_cards: Option<GrpcAddressForm>,

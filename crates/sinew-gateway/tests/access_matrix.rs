@@ -28,7 +28,7 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 83] = [
+const ROUTES: [(&str, &str, Needs); 88] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
@@ -112,6 +112,11 @@ const ROUTES: [(&str, &str, Needs); 83] = [
     ("GET", "/api/v1/quarantine", Operator),
     ("GET", "/api/v1/tools", Operator),
     ("GET", "/api/v1/catalogue", Operator),
+    ("GET", "/api/v1/catalogue/{name}", Operator),
+    ("GET", "/.well-known/ai-catalog.json", Nothing),
+    ("POST", "/ard/search", Operator),
+    ("POST", "/ard/explore", Operator),
+    ("GET", "/ard/agents", Operator),
 ];
 
 /// Routes below each endpoint. Cancelling shares its path with reading, and asks for a client by itself.

@@ -22,6 +22,7 @@ mod files;
 mod grpc;
 mod hostile;
 mod key_scope;
+mod large_mesh;
 mod mcp;
 mod mcp_offers;
 mod mcp_python;

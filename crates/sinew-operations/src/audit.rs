@@ -10,6 +10,7 @@ use sinew_documents::words;
 use sinew_mesh::HeaderMap;
 use sinew_mesh::changes::{ChangeKind, StoredChange};
 use sinew_protocol::access::AccessKey;
+use sinew_protocol::catalogue_record::CatalogueRecord;
 use sinew_protocol::command::Command;
 use sinew_protocol::deployment::Deployment;
 use sinew_protocol::subject::AccessKind;
@@ -94,6 +95,7 @@ fn word(kind: ChangeKind) -> &'static str {
         ChangeKind::Deployments => "deployments",
         ChangeKind::Keys => "keys",
         ChangeKind::Hooks => "hooks",
+        ChangeKind::Entries => "catalogue",
     }
 }
 
@@ -135,8 +137,31 @@ fn entries(change: &StoredChange, names: &mut BTreeMap<Token, String>) -> Vec<Au
             }
             Err(_) => Vec::new(),
         },
+        Subject::Access { kind: AccessKind::Entry, id } => match CatalogueRecord::read(id, &change.body) {
+            _ if change.body.is_empty() => {
+                let entry = origin(None, change.at);
+                vec![AuditEntry { what: "clear catalogue".to_owned(), target: caller(id), ..entry }]
+            }
+            Ok(record) => {
+                let entry = origin(Some(record.set_by.clone()), change.at);
+                let detail = entry_marks(&record);
+                vec![AuditEntry { what: "set catalogue".to_owned(), target: record.name, detail, ..entry }]
+            }
+            Err(_) => Vec::new(),
+        },
         _ => Vec::new(),
     }
+}
+
+/// Names what a record of the catalogue sets.
+fn entry_marks(record: &CatalogueRecord) -> String {
+    let marks = [
+        record.pinned.then(|| "pinned".to_owned()),
+        record.hidden.then(|| "hidden".to_owned()),
+        record.stage.map(|stage| stage.name().to_owned()),
+        record.replaced_by.as_ref().map(|name| format!("use {name}")),
+    ];
+    marks.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// The part of an entry that states its origin. A caller in the subject or body comes before the one of the

@@ -14,7 +14,10 @@ use sinew_mesh::card::AnnouncedCard;
 use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::card::{self, AgentKind};
 use sinew_protocol::catalogue::{Catalogue, Stage};
+use sinew_protocol::catalogue_record::CatalogueRecord;
 use sinew_search::{Lookalikes, SearchDocument, SearchIndex, SearchQuery};
+
+use crate::catalogue_records::RecordSet;
 
 /// Entries of a page, unless the caller asks for another number.
 pub const CATALOGUE_PAGE: usize = 20;
@@ -44,6 +47,9 @@ pub struct CatalogueQuery {
     pub label: Option<String>,
     /// Only entries with a skill of this tag.
     pub tag: Option<String>,
+    /// Include entries that administrators hide.
+    #[serde(default)]
+    pub hidden: bool,
     /// Maximum number of entries.
     pub limit: Option<usize>,
     /// The name in `next` of the previous page of a list.
@@ -76,24 +82,38 @@ struct IndexState {
 #[derive(Debug)]
 struct KnownCard {
     announced: Arc<AnnouncedCard>,
+    record: Option<Arc<CatalogueRecord>>,
     changes: u32,
     since: Instant,
 }
 
 impl CatalogueIndex {
-    /// Returns the entries for a query among `cards`, which the caller may see. `all` are the cards of
-    /// the mesh, which keep the index current.
+    /// Returns the entries for a query among the cards that the caller may see. `all` are the cards and
+    /// records of the mesh, which keep the index current.
     pub fn find(
         &self,
-        all: &[Arc<AnnouncedCard>],
+        (all, records): (&[Arc<AnnouncedCard>], &RecordSet),
+        query: &CatalogueQuery,
+        visible: impl Fn(&AgentCard) -> bool,
+    ) -> CataloguePage {
+        let limit = query.limit.unwrap_or(CATALOGUE_PAGE).clamp(1, MAX_CATALOGUE_PAGE);
+        self.find_up_to(limit, (all, records), query, visible)
+    }
+
+    /// Like [`CatalogueIndex::find`], with any maximum number of entries.
+    pub fn find_up_to(
+        &self,
+        limit: usize,
+        (all, records): (&[Arc<AnnouncedCard>], &RecordSet),
         query: &CatalogueQuery,
         visible: impl Fn(&AgentCard) -> bool,
     ) -> CataloguePage {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.refresh(all, Instant::now());
-        let wanted =
-            |known: &KnownCard| visible(&known.announced.card) && query.admits(&known.announced.card);
-        let limit = query.limit.unwrap_or(CATALOGUE_PAGE).clamp(1, MAX_CATALOGUE_PAGE);
+        state.refresh(all, records, Instant::now());
+        let visible = |card: &AgentCard| (query.hidden || !records.hides(&card.name)) && visible(card);
+        let wanted = |known: &KnownCard| {
+            visible(&known.announced.card) && query.admits(&known.announced.card, records)
+        };
         if let Some(text) = query.q.as_deref().filter(|text| !text.trim().is_empty()) {
             let search = SearchQuery { text, limit };
             let results = state.index.search(&search, |name| state.known.get(name).is_some_and(wanted));
@@ -130,7 +150,7 @@ impl CatalogueIndex {
 
 impl IndexState {
     /// Takes over new, changed and removed cards.
-    fn refresh(&mut self, all: &[Arc<AnnouncedCard>], now: Instant) {
+    fn refresh(&mut self, all: &[Arc<AnnouncedCard>], records: &RecordSet, now: Instant) {
         let names: HashSet<&str> = all.iter().map(|one| one.card.name.as_str()).collect();
         let gone: Vec<String> =
             self.known.keys().filter(|name| !names.contains(name.as_str())).cloned().collect();
@@ -142,10 +162,13 @@ impl IndexState {
         for announced in all {
             let name = &announced.card.name;
             let known = self.known.get(name);
-            if known.is_some_and(|known| known.is_same(announced)) {
+            let record = records.get(name);
+            if known.is_some_and(|known| known.is_same(announced, record)) {
                 continue;
             }
             let (changes, since) = match known {
+                // Only changes of the card count: its publisher does not write the record.
+                Some(known) if known.has_card(announced) => (known.changes, known.since),
                 Some(known) if now.duration_since(known.since) < CHANGE_WINDOW => {
                     if known.changes >= MAX_CHANGES {
                         continue;
@@ -154,9 +177,13 @@ impl IndexState {
                 }
                 _ => (0, now),
             };
-            if self.index.add(&SearchDocument::of(&announced.card)) {
+            let mut document = SearchDocument::of(&announced.card);
+            document.stage = records.attributes(&announced.card).stage;
+            document.pinned = records.pins(&announced.card);
+            if self.index.add(&document) {
                 other_names |= known.is_none();
-                let known = KnownCard { announced: Arc::clone(announced), changes, since };
+                let record = record.cloned();
+                let known = KnownCard { announced: Arc::clone(announced), record, changes, since };
                 self.known.insert(name.clone(), known);
             }
         }
@@ -171,7 +198,9 @@ impl IndexState {
         let resembles = self.lookalikes.of(&card.name, |other| {
             self.known.get(other).is_some_and(|known| visible(&known.announced.card))
         });
-        entry_of(card, resembles)
+        let mut entry = entry_of(card, known.record.as_deref());
+        entry.resembles = resembles.map(str::to_owned);
+        entry
     }
 }
 
@@ -181,15 +210,20 @@ impl KnownCard {
     }
 
     /// Returns whether an announcement repeats this card.
-    fn is_same(&self, announced: &Arc<AnnouncedCard>) -> bool {
+    fn has_card(&self, announced: &Arc<AnnouncedCard>) -> bool {
         Arc::ptr_eq(&self.announced, announced) || self.announced.raw == announced.raw
+    }
+
+    /// Returns whether neither the card nor its record has changed.
+    fn is_same(&self, announced: &Arc<AnnouncedCard>, record: Option<&Arc<CatalogueRecord>>) -> bool {
+        self.has_card(announced) && self.record.as_ref() == record
     }
 }
 
 impl CatalogueQuery {
-    /// Returns whether a card passes the filters.
-    fn admits(&self, card: &AgentCard) -> bool {
-        let catalogue = Catalogue::of(card);
+    /// Returns whether a card passes the filters; `q`, `hidden` and the page are not among them.
+    pub fn admits(&self, card: &AgentCard, records: &RecordSet) -> bool {
+        let catalogue = records.attributes(card);
         let kind = match card::kind(card) {
             AgentKind::Agent => CatalogueKind::Agent,
             AgentKind::Workflow => CatalogueKind::Workflow,
@@ -206,9 +240,17 @@ impl CatalogueQuery {
     }
 }
 
-/// Returns the entry of a card.
-fn entry_of(card: &AgentCard, resembles: Option<&str>) -> CatalogueEntry {
-    let catalogue = Catalogue::of(card);
+impl RecordSet {
+    /// Returns the entry of a card, without look-alikes.
+    pub fn entry(&self, card: &AgentCard) -> CatalogueEntry {
+        entry_of(card, self.get(&card.name).map(AsRef::as_ref))
+    }
+}
+
+/// Returns the entry of a card; what its record sets takes precedence.
+fn entry_of(card: &AgentCard, record: Option<&CatalogueRecord>) -> CatalogueEntry {
+    let of_author = Catalogue::of(card);
+    let catalogue = record.map_or_else(|| of_author.clone(), |record| record.merged(of_author.clone()));
     let mut tags: Vec<String> = card.skills.iter().flat_map(|skill| skill.tags.iter().cloned()).collect();
     tags.sort();
     tags.dedup();
@@ -225,7 +267,11 @@ fn entry_of(card: &AgentCard, resembles: Option<&str>) -> CatalogueEntry {
         tags,
         examples: catalogue.examples.into_iter().chain(of_skills).collect(),
         side_effects: catalogue.side_effects,
-        resembles: resembles.map(str::to_owned),
+        resembles: None,
+        pinned: record.is_some_and(|record| record.pinned),
+        hidden: record.is_some_and(|record| record.hidden),
+        input_schema: None,
+        output_schema: None,
         found: None,
     }
 }
@@ -273,7 +319,8 @@ mod tests {
             announced("orders", "Ships an order.", label("b")),
         ];
         let index = CatalogueIndex::default();
-        let find = |query: CatalogueQuery| index.find(&all, &query, |_| true);
+        let none = RecordSet::default();
+        let find = |query: CatalogueQuery| index.find((&all, &none), &query, |_| true);
         assert_eq!(names(&find(CatalogueQuery::default())), ["orders", "refund", "refund-old"]);
         let first = find(CatalogueQuery { limit: Some(2), ..CatalogueQuery::default() });
         assert_eq!((first.total, first.next.as_deref()), (3, Some("refund")));
@@ -300,21 +347,59 @@ mod tests {
             announced("0rders", "Ships an order.", Catalogue::default()),
         ];
         let index = CatalogueIndex::default();
-        let page = index.find(&all, &query("order"), |_| true);
+        let none = RecordSet::default();
+        let page = index.find((&all, &none), &query("order"), |_| true);
         assert_eq!(page.entries[0].resembles.as_deref(), Some("0rders"));
-        let page = index.find(&all, &query("order"), |card| card.name == "orders");
+        let page = index.find((&all, &none), &query("order"), |card| card.name == "orders");
         assert_eq!((names(&page), page.entries[0].resembles.as_deref()), (vec!["orders"], None));
     }
 
     #[test]
     fn a_card_that_changes_all_the_time_keeps_its_text() {
-        let index = CatalogueIndex::default();
+        let (index, none) = (CatalogueIndex::default(), RecordSet::default());
         for version in 0..=MAX_CHANGES {
             let card = announced("flood", &format!("version{version}"), Catalogue::default());
-            index.find(&[card], &query("x"), |_| true);
+            index.find((&[card], &none), &query("x"), |_| true);
         }
         let later = announced("flood", "lemons", Catalogue::default());
-        assert_eq!(names(&index.find(&[later], &query("lemons"), |_| true)), Vec::<&str>::new());
-        assert_eq!(names(&index.find(&[], &CatalogueQuery::default(), |_| true)), Vec::<&str>::new());
+        assert_eq!(names(&index.find((&[later], &none), &query("lemons"), |_| true)), Vec::<&str>::new());
+        assert_eq!(
+            names(&index.find((&[], &none), &CatalogueQuery::default(), |_| true)),
+            Vec::<&str>::new()
+        );
+    }
+
+    #[test]
+    fn records_pin_hide_and_deprecate() {
+        let all = ["a", "b", "c", "d"].map(|name| announced(name, "Refunds an order.", Catalogue::default()));
+        let record = |name: &str| CatalogueRecord { name: name.to_owned(), ..CatalogueRecord::default() };
+        let records: RecordSet = [
+            CatalogueRecord { hidden: true, ..record("a") },
+            CatalogueRecord {
+                stage: Some(Stage::Deprecated),
+                pinned: true,
+                replaced_by: Some("d".to_owned()),
+                ..record("b")
+            },
+            CatalogueRecord { pinned: true, ..record("d") },
+        ]
+        .into_iter()
+        .collect();
+        let index = CatalogueIndex::default();
+        // The same index before and after the records: a changed record changes the ranking.
+        let none = RecordSet::default();
+        assert_eq!(names(&index.find((&all, &none), &query("refund"), |_| true)), ["a", "b", "c", "d"]);
+        let found = index.find((&all, &records), &query("refund"), |_| true);
+        assert_eq!(names(&found), ["d", "c", "b"]);
+        assert_eq!(found.entries[2].replaced_by.as_deref(), Some("d"));
+        assert_eq!(
+            all.iter().map(|one| records.pins(&one.card)).collect::<Vec<_>>(),
+            [false, false, false, true]
+        );
+        let listed = CatalogueQuery { hidden: true, ..CatalogueQuery::default() };
+        let listed = index.find((&all, &records), &listed, |_| true);
+        assert_eq!((names(&listed), listed.entries[0].hidden), (vec!["a", "b", "c", "d"], true));
+        let deprecated = CatalogueQuery { stage: Some(Stage::Deprecated), ..CatalogueQuery::default() };
+        assert_eq!(names(&index.find((&all, &records), &deprecated, |_| true)), ["b"]);
     }
 }

@@ -19,6 +19,7 @@ pub mod audit;
 pub mod bulk;
 pub mod callee_check;
 pub mod catalogue;
+pub mod catalogue_records;
 pub mod conversation_view;
 pub mod conversion_trial;
 pub mod deployed_workflows;

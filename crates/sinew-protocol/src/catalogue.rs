@@ -133,7 +133,7 @@ impl Catalogue {
 }
 
 /// Returns what is wrong with a text of a catalogue.
-fn text_mistake(text: &str) -> Option<String> {
+pub(crate) fn text_mistake(text: &str) -> Option<String> {
     let length = text.chars().count();
     if text.trim().is_empty() {
         Some("a text is empty".to_owned())

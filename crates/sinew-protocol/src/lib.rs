@@ -16,6 +16,7 @@ pub mod behalf;
 pub mod canonical_json;
 pub mod card;
 pub mod catalogue;
+pub mod catalogue_record;
 pub mod command;
 pub mod decision;
 pub mod deployment;

@@ -425,6 +425,7 @@ impl Table<'_> {
                 ACCESS => {
                     self.records(ACCESS, "access.key");
                     self.records(ACCESS, "access.use");
+                    self.records(ACCESS, "access.entry");
                 }
                 PUSHES => {}
                 // Encrypted pieces, unreadable without an address.
@@ -455,7 +456,7 @@ impl Table<'_> {
         self.say(&format!("rpc.*.*.{name}"));
         self.say("workflow.*");
         self.records(ACCESS, "access.hook");
-        for subject in ["access.key.*", "access.hook.*"] {
+        for subject in ["access.key.*", "access.hook.*", "access.entry.*"] {
             self.say(subject);
         }
         // Retracts the card of an agent that was decommissioned.

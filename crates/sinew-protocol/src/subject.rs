@@ -131,7 +131,8 @@ pub enum Subject {
     /// Completed step of an agent in an activation, by its position in the log of the activation,
     /// counted from 0.
     Step { agent: Token, execution: ExecutionId, activation: ActivationKey, place: u64 },
-    /// Record of the gateways: a key or its last use, a webhook trigger, or a shared secret.
+    /// Record of the gateways: a key or its last use, a webhook trigger, a shared secret, or an entry
+    /// of the catalogue.
     Access { kind: AccessKind, id: Token },
     /// Webhook of an external program for a task; `id` is the one that the program chose.
     Push { agent: Token, task: Token, id: Token },
@@ -151,11 +152,13 @@ pub enum AccessKind {
     Secret,
     /// Last use of a key.
     Use,
+    /// What administrators set for an entry of the catalogue.
+    Entry,
 }
 
 impl AccessKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Key, Self::Hook, Self::Secret, Self::Use];
+    pub const ALL: [Self; 5] = [Self::Key, Self::Hook, Self::Secret, Self::Use, Self::Entry];
 
     /// Returns the name of the kind in the subject.
     pub const fn as_str(self) -> &'static str {
@@ -164,6 +167,7 @@ impl AccessKind {
             Self::Hook => "hook",
             Self::Secret => "secret",
             Self::Use => "use",
+            Self::Entry => "entry",
         }
     }
 

@@ -90,6 +90,8 @@ pub struct SearchDocument {
     pub parameters: Vec<(String, String)>,
     /// Maturity of the entry.
     pub stage: Stage,
+    /// Whether the entry precedes others of the same score.
+    pub pinned: bool,
 }
 
 impl SearchDocument {
@@ -114,6 +116,7 @@ impl SearchDocument {
                 .collect(),
             parameters: card::input_schema(card).map(parameters_of).unwrap_or_default(),
             stage,
+            pinned: false,
         }
     }
 

@@ -50,6 +50,7 @@ struct Term {
 struct Entry {
     name: Box<str>,
     stage: Stage,
+    pinned: bool,
     lengths: [u16; FIELDS],
     terms: Box<[TermId]>,
     skills: Box<[SkillTerms]>,
@@ -118,6 +119,7 @@ impl SearchIndex {
         self.entries[id as usize] = Some(Entry {
             name: document.name.as_str().into(),
             stage: document.stage,
+            pinned: document.pinned,
             lengths,
             terms: counts.into_keys().collect(),
             skills,
@@ -176,18 +178,18 @@ impl SearchIndex {
                 *scores.entry(entry).or_default() += gain;
             }
         }
-        let mut ranked: Vec<(u64, Stage, &str, EntryId)> = scores
+        let mut ranked: Vec<(u64, (bool, Stage), &str, EntryId)> = scores
             .into_iter()
             .filter_map(|(id, score)| {
                 let entry = self.entries[id as usize].as_ref()?;
-                Some((in_millionths(score / best), entry.stage, &*entry.name, id))
+                Some((in_millionths(score / best), (!entry.pinned, entry.stage), &*entry.name, id))
             })
             .collect();
-        ranked.sort_by_key(|(score, stage, name, _)| {
-            (*stage == Stage::Deprecated, Reverse(*score), *stage, *name)
+        ranked.sort_by_key(|(score, order, name, _)| {
+            (order.1 == Stage::Deprecated, Reverse(*score), *order, *name)
         });
         let total = ranked.len();
-        let hits = ranked.iter().take(query.limit).map(|(score, stage, name, id)| SearchHit {
+        let hits = ranked.iter().take(query.limit).map(|(score, (_, stage), name, id)| SearchHit {
             name: (*name).to_owned(),
             score: u8::try_from((score + 5_000) / 10_000).unwrap_or(100).min(100),
             matches: matches_of(&wanted, *id),
@@ -332,19 +334,21 @@ struct Statistics<'a> {
 impl<'a> Statistics<'a> {
     fn new(entries: &[Option<Entry>], seen: &'a [bool]) -> Self {
         let mut count = 0_u32;
-        let mut lengths = [0_u64; FIELDS];
+        // Optional fields: the average of the entries that have one, or the few authors who write examples
+        // would have unusually long ones.
+        let mut lengths = [(0_u64, 0_u32); FIELDS];
         for (entry, _) in entries.iter().zip(seen).filter(|(_, seen)| **seen) {
             let Some(entry) = entry else { continue };
             count += 1;
-            for (sum, length) in lengths.iter_mut().zip(entry.lengths) {
+            for ((sum, present), length) in lengths.iter_mut().zip(entry.lengths) {
                 *sum += u64::from(length);
+                *present += u32::from(length > 0);
             }
         }
-        let count = f64::from(count);
         // A sum of 20,000 lengths of 16 bits is exact as a double.
         #[expect(clippy::cast_precision_loss, reason = "below 2^52")]
-        let average_lengths = lengths.map(|sum| sum as f64 / count.max(1.0));
-        Self { seen, entries: count, average_lengths }
+        let average_lengths = lengths.map(|(sum, present)| sum as f64 / f64::from(present).max(1.0));
+        Self { seen, entries: f64::from(count), average_lengths }
     }
 
     /// Returns the visible occurrences of a term.

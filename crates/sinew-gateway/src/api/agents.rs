@@ -4,7 +4,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sinew_documents::agent::{AgentDetails, AgentProcess, AgentRow};
-use sinew_documents::catalogue::CataloguePage;
+use sinew_documents::catalogue::{CatalogueEntry, CataloguePage};
 use sinew_documents::execution_filter::ExecutionFilter;
 use sinew_documents::figures::MeshActivity;
 use sinew_documents::mesh::{DoctorCheck, MeshStatus};
@@ -15,6 +15,7 @@ use sinew_operations::agent_service::ask_processes;
 use sinew_operations::catalogue::{CATALOGUE_PAGE, CatalogueQuery, MAX_CATALOGUE_PAGE};
 use sinew_operations::deployed_workflows::ToolRow;
 use sinew_operations::doctor::{self, DoctorOptions};
+use sinew_operations::failure::Failure;
 use sinew_operations::mesh_activity::read_activity;
 use sinew_operations::mesh_status;
 use sinew_runtime::local;
@@ -24,6 +25,7 @@ use super::executions::offered_filter;
 use super::route::{ApiRoute, delete, get, post};
 use super::workflows::NamedQuery;
 use crate::http_error::HttpProblem;
+use crate::operations::short;
 use sinew_operations::agent_list::RetiredAgent;
 use sinew_protocol::access::AccessRole;
 
@@ -86,6 +88,13 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         )
         .query::<CatalogueQuery>()
         .returns::<CataloguePage>(),
+        get(
+            "/catalogue/{name}",
+            "DescribeEntry",
+            "Get the attributes and schemas of an agent or workflow in the catalogue",
+            describe_entry,
+        )
+        .returns::<CatalogueEntry>(),
     ]
 }
 
@@ -95,6 +104,15 @@ async fn catalogue(call: ApiCall) -> Result<Response, HttpProblem> {
     // An unreachable mesh is an error, not an empty catalogue.
     call.operator.online().await?;
     answer(&call.operations.find_entries(&query))
+}
+
+async fn describe_entry(call: ApiCall) -> Result<Response, HttpProblem> {
+    let name = call.path("name");
+    let entry = call.operations.find(|all| all.entry(name)).await.map_err(Failure::from)?;
+    match entry {
+        Some(entry) => answer(&entry),
+        None => Err(HttpProblem::not_found(format!("workflow or agent {:?} not found", short(name, 64)))),
+    }
 }
 
 /// Query of a list of agents.

@@ -325,8 +325,14 @@ impl ServerHandler for McpHandler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = OfferLists::of(&self.operations(&context)?).tools;
-        let tools = self.tool_mode(&context).list(tools);
+        let operations = self.operations(&context)?;
+        let records = operations.records();
+        let is_pinned = |tool: &Tool| {
+            let card = card_of(&operations, OfferKind::Tool, &tool.name);
+            card.is_some_and(|card| records.pins(&card))
+        };
+        let tools = OfferLists::of(&operations).tools;
+        let tools = self.tool_mode(&context).list(tools, is_pinned);
         let (page, next_cursor) = page_of(tools, request, |tool| &tool.name);
         let mut list = ListToolsResult::with_all_items(page).with_ttl_ms(LIST_TTL_MS);
         list.next_cursor = next_cursor;

@@ -32,6 +32,7 @@ pub(crate) use drain_tokens::DrainTokens;
 pub(crate) use http_endpoint::{McpEndpoint, as_json_rpc};
 pub use pipe::{serve_mcp, serve_mcp_stdio};
 pub(crate) use shared_state::McpShared;
+pub(crate) use tool_search::MAX_SCHEMA_BYTES;
 
 /// Member of a call's `_meta`: the id of the message that starts the work. The same id identifies
 /// the same task.

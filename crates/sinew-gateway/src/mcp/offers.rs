@@ -34,7 +34,7 @@ pub(super) struct OfferedResource {
 impl OfferLists {
     /// Returns the offers of these operations.
     pub(super) fn of(operations: &A2aOperations) -> Self {
-        let mut cards = operations.offered();
+        let mut cards = operations.listed();
         cards.sort_by_key(|card| tool_name(&card.name));
         let mut lists = Self::default();
         for card in &cards {

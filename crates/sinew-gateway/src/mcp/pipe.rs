@@ -7,6 +7,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::io::stdio_pipes;
 use sinew_executor::client::Client;
 use sinew_mesh::Mesh;
+use sinew_operations::catalogue_records::CatalogueRecords;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio_util::sync::CancellationToken;
 
@@ -44,7 +45,8 @@ where
     let caller = CallerIdentity::own(mesh.caller().clone());
     let client = Client::new(mesh, options.adapters).await?;
     client.cards().current().await?;
-    let operations = A2aOperations::new(client, &options);
+    let records = CatalogueRecords::open(client.mesh()).await;
+    let operations = A2aOperations::new(client, &options, records);
     let shared =
         McpShared::new(operations, Some(caller), DrainTokens::default()).with_tools(options.mcp_tools);
     let handler = McpHandler::new(Arc::new(shared));

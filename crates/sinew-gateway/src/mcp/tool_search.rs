@@ -13,7 +13,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_operations::catalogue::{CatalogueKind, CatalogueQuery};
 use sinew_protocol::access::matches_pattern;
-use sinew_protocol::catalogue::{Catalogue, Stage};
+use sinew_protocol::catalogue::Stage;
+use sinew_protocol::catalogue_record::MAX_PINNED;
 use sinew_protocol::mcp_offer::OfferKind;
 
 use super::offers::card_of;
@@ -26,7 +27,7 @@ const MAX_LISTED_TOOLS: usize = 40;
 /// Size of the tools of a list, in bytes of JSON, up to which it contains them all.
 const MAX_LISTED_BYTES: usize = 48 << 10;
 /// Size of the schemas in the result of a search; further tools have none.
-const MAX_SCHEMA_BYTES: usize = 8 << 10;
+pub(crate) const MAX_SCHEMA_BYTES: usize = 8 << 10;
 /// Hits of a search, unless the model asks for another number.
 const HITS: usize = 5;
 /// Maximum number of hits.
@@ -50,19 +51,24 @@ impl ToolMode {
         mode.parse().ok()
     }
 
-    /// Returns the list of a client that may see these tools.
-    pub(super) fn list(&self, tools: Vec<Tool>) -> Vec<Tool> {
-        match self {
-            Self::All => tools,
-            Self::Auto if is_short(&tools) => tools,
-            Self::Auto | Self::Find => search_tools(),
-            Self::Named(patterns) => {
-                let mut listed = search_tools();
-                let named = |tool: &Tool| patterns.iter().any(|pattern| matches_pattern(pattern, &tool.name));
-                listed.extend(tools.into_iter().filter(named));
-                listed
-            }
-        }
+    /// Returns the list of a client that may see these tools. Every list contains the pinned ones.
+    pub(super) fn list(&self, tools: Vec<Tool>, is_pinned: impl Fn(&Tool) -> bool) -> Vec<Tool> {
+        let patterns = match self {
+            Self::All => return tools,
+            Self::Auto if is_short(&tools) => return tools,
+            Self::Auto | Self::Find => &[][..],
+            Self::Named(patterns) => patterns,
+        };
+        let named = |tool: &Tool| patterns.iter().any(|pattern| matches_pattern(pattern, &tool.name));
+        let mut pins = MAX_PINNED;
+        let mut pinned = |tool: &Tool| {
+            let counts = pins > 0 && is_pinned(tool);
+            pins -= usize::from(counts);
+            counts
+        };
+        let mut listed = search_tools();
+        listed.extend(tools.into_iter().filter(|tool| named(tool) || pinned(tool)));
+        listed
     }
 }
 
@@ -168,7 +174,7 @@ impl ToolRequest {
         let Some(card) = card_of(operations, OfferKind::Tool, &wanted.tool) else {
             return Self::answer(Err(unknown(operations, &wanted.tool)));
         };
-        if Catalogue::of(&card).side_effects {
+        if operations.records().attributes(&card).side_effects {
             // The permission of the host applies to tools by their names.
             let name = tool_name(&card.name);
             return Self::answer(Err(format!(
@@ -248,7 +254,7 @@ fn describe(operations: &A2aOperations, wanted: &DescribeArguments) -> Result<Va
         return Err(unknown(operations, &wanted.tool));
     };
     let mut tool = serde_json::to_value(tool_of(&card)).unwrap_or_default();
-    let catalogue = Catalogue::of(&card);
+    let catalogue = operations.records().attributes(&card);
     tool["stage"] = catalogue.stage.name().into();
     tool["side_effects"] = catalogue.side_effects.into();
     Ok(tool)
@@ -281,7 +287,7 @@ mod tests {
     fn long_lists_become_a_search() {
         let listed = |mode: &str, tools: Vec<Tool>| {
             let mode: ToolMode = mode.parse().unwrap_or_default();
-            mode.list(tools)
+            mode.list(tools, |_| false)
         };
         assert_eq!(listed("auto", tools(40, "x")).len(), 40);
         let search = [FIND, DESCRIBE, CALL];
@@ -289,6 +295,17 @@ mod tests {
         assert_eq!(names(&listed("auto", tools(3, &"x".repeat(20_000)))), search);
         assert_eq!(listed("all", tools(300, "x")).len(), 300);
         assert_eq!(names(&listed("find", tools(1, "x"))), search);
+        // Pinned tools are on every short list, up to their maximum.
+        let pins = |mode: &str, count: usize| {
+            let mode: ToolMode = mode.parse().unwrap_or_default();
+            mode.list(tools(count, "x"), |tool| tool.name.ends_with('7') || tool.name == "tool12")
+        };
+        assert_eq!(
+            names(&pins("find", 41)),
+            [FIND, DESCRIBE, CALL, "tool7", "tool12", "tool17", "tool27", "tool37"]
+        );
+        assert_eq!(pins("auto", 400).len(), 3 + MAX_PINNED);
+        assert_eq!(pins("all", 400).len(), 400);
         let named = listed("tool7, *12", tools(41, "x"));
         assert_eq!(names(&named), [FIND, DESCRIBE, CALL, "tool7", "tool12"]);
     }

@@ -30,6 +30,7 @@ use sinew_executor::client::Client;
 use sinew_mesh::card::Cards;
 use sinew_mesh::trace::TraceParent;
 use sinew_operations::catalogue::CatalogueIndex;
+use sinew_operations::catalogue_records::CatalogueRecords;
 use sinew_protocol::a2a::{
     A2aError, CancelTaskParams, CoreMethod, Task, TaskIdParams, TaskQueryParams, TaskState, is_terminal,
     trim_history,
@@ -52,6 +53,7 @@ pub(crate) use client_input::{AgentAnswer, AskedInput};
 pub(crate) use peer::mesh_failed;
 pub(crate) use questions::{OpenQuestion, QuestionAnswer};
 pub use stream::{StreamItem, TaskStream};
+pub(crate) use target::named_skill;
 pub use target::{Endpoint, SKILL_EXTENSION};
 
 /// Maximum length of a client's id, name or token that is processed.
@@ -118,6 +120,8 @@ struct OperationsState {
     client: Client,
     cards: Cards,
     catalogue: CatalogueIndex,
+    /// What administrators set for entries of the catalogue.
+    records: CatalogueRecords,
     logs: TaskEventHub,
     exposed: Vec<String>,
     default_agent: Option<String>,
@@ -149,8 +153,8 @@ struct TenantParams {
 
 impl A2aOperations {
     /// Creates the operations on the mesh of this client.
-    pub fn new(client: Client, options: &GatewayOptions) -> Self {
-        Self::with_outside(client, options, None)
+    pub fn new(client: Client, options: &GatewayOptions, records: CatalogueRecords) -> Self {
+        Self::with_outside(client, options, records, None)
     }
 
     /// Creates the operations for callers who may configure webhooks and name files elsewhere, which
@@ -158,6 +162,7 @@ impl A2aOperations {
     pub(crate) fn with_outside(
         client: Client,
         options: &GatewayOptions,
+        records: CatalogueRecords,
         outside: Option<(WebClient, Arc<GatewaySigner>)>,
     ) -> Self {
         let (webhooks, signer) = outside.unzip();
@@ -165,6 +170,7 @@ impl A2aOperations {
             logs: TaskEventHub::new(client.clone()),
             cards: client.cards().clone(),
             catalogue: CatalogueIndex::default(),
+            records,
             client,
             exposed: options.expose.clone(),
             default_agent: options.default_agent.clone(),
@@ -222,10 +228,20 @@ impl A2aOperations {
         method: CoreMethod,
         params: &RawValue,
     ) -> Result<OperationReply, A2aError> {
-        check_role(call, method)?;
-        self.check_tenant(params)?;
+        self.check_call(call, method, params)?;
         let answered = Box::pin(self.answer(call, method, params)).await;
         answered.map_err(|error| show_task_in_error(call, params, error))
+    }
+
+    /// Rejects a call that exceeds the caller's role, or names another tenant.
+    pub(crate) fn check_call(
+        &self,
+        call: &OperationCall,
+        method: CoreMethod,
+        params: &RawValue,
+    ) -> Result<(), A2aError> {
+        check_role(call, method)?;
+        self.check_tenant(params)
     }
 
     async fn answer(
@@ -345,7 +361,7 @@ fn is_settled(state: TaskState) -> bool {
     is_terminal(state) || matches!(state, TaskState::InputRequired | TaskState::AuthRequired)
 }
 
-fn read_params<T: DeserializeOwned>(params: &RawValue) -> Result<T, A2aError> {
+pub(crate) fn read_params<T: DeserializeOwned>(params: &RawValue) -> Result<T, A2aError> {
     serde_json::from_str(params.get())
         .map_err(|error| A2aError::invalid_params(short(&error.to_string(), 300)))
 }

@@ -78,7 +78,7 @@ impl TaskStream {
     }
 
     /// Returns a stream of one event.
-    pub(super) fn one(body: Box<RawValue>) -> Self {
+    pub(crate) fn one(body: Box<RawValue>) -> Self {
         let (sender, items) = mpsc::channel(1);
         // The channel has capacity for one.
         let _ = sender.try_send(StreamItem::Event { seq: None, body: bytes_of(body) });

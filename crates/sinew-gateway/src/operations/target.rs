@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use sinew_documents::catalogue::CataloguePage;
+use sinew_documents::catalogue::{CatalogueEntry, CataloguePage};
 use sinew_mesh::MeshError;
 use sinew_operations::catalogue::CatalogueQuery;
+use sinew_operations::catalogue_records::RecordSet;
 use sinew_protocol::a2a::{A2aError, AgentCard, Message, SendMessageRequest, StreamResponse, Task};
 use sinew_protocol::access::matches_pattern;
 use sinew_protocol::card::{self, AGENT_CALL_PREFIX, agent_call};
@@ -188,7 +189,43 @@ impl A2aOperations {
     /// Lists or searches the catalogue of exposed agents and workflows.
     pub(crate) fn find_entries(&self, query: &CatalogueQuery) -> CataloguePage {
         let all = self.shared.cards.list();
-        self.shared.catalogue.find(&all, query, |card| self.offers(&card.name))
+        self.shared.catalogue.find((&all, &self.records()), query, |card| self.offers(&card.name))
+    }
+
+    /// Like [`A2aOperations::find_entries`], with at most `limit` entries of those that `wanted` selects.
+    pub(crate) fn find_selected(
+        &self,
+        limit: usize,
+        query: &CatalogueQuery,
+        wanted: impl Fn(&AgentCard) -> bool,
+    ) -> CataloguePage {
+        let all = self.shared.cards.list();
+        let visible = |card: &AgentCard| self.offers(&card.name) && wanted(card);
+        self.shared.catalogue.find_up_to(limit, (&all, &self.records()), query, visible)
+    }
+
+    /// Returns an exposed entry with its schemas; `None` if no agent or workflow of this name is online.
+    pub(crate) fn entry(&self, name: &str) -> Option<CatalogueEntry> {
+        let query = CatalogueQuery { hidden: true, ..CatalogueQuery::default() };
+        let page = self.find_selected(1, &query, |card| card.name == name);
+        let mut entry = page.entries.into_iter().next()?;
+        let card = self.card(name)?;
+        entry.input_schema = card::input_schema(&card).cloned();
+        entry.output_schema = card::output_schema(&card).cloned();
+        Some(entry)
+    }
+
+    /// Returns what administrators set for entries of the catalogue.
+    pub(crate) fn records(&self) -> RecordSet {
+        self.shared.records.set()
+    }
+
+    /// Returns the cards of the exposed agents and workflows that lists contain, by name.
+    pub(crate) fn listed(&self) -> Vec<AgentCard> {
+        let records = self.records();
+        let mut cards = self.offered();
+        cards.retain(|card| !records.hides(&card.name));
+        cards
     }
 
     /// Searches the views of agents and workflows. If nothing is found, the search is repeated
@@ -339,7 +376,7 @@ impl A2aOperations {
 }
 
 /// Returns the skill that a message names: `metadata.skill`, or the member of the extension.
-fn named_skill(params: &SendMessageRequest) -> Option<String> {
+pub(crate) fn named_skill(params: &SendMessageRequest) -> Option<String> {
     let named = |metadata: &Value| {
         let skill = metadata.get(SKILL_EXTENSION).or_else(|| metadata.get("skill"))?;
         skill.as_str().or_else(|| skill.get("skill")?.as_str()).map(str::to_owned)

@@ -25,11 +25,13 @@ pub enum ChangeKind {
     Keys,
     /// Webhook triggers of gateways.
     Hooks,
+    /// What administrators set for entries of the catalogue.
+    Entries,
 }
 
 impl ChangeKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Commands, Self::Deployments, Self::Keys, Self::Hooks];
+    pub const ALL: [Self; 5] = [Self::Commands, Self::Deployments, Self::Keys, Self::Hooks, Self::Entries];
 
     fn source(self) -> (&'static str, &'static [&'static [&'static str]]) {
         match self {
@@ -46,6 +48,7 @@ impl ChangeKind {
             Self::Deployments => ("WORKFLOWS", &[&["workflow"]]),
             Self::Keys => (ACCESS, &[&["access", "key"]]),
             Self::Hooks => (ACCESS, &[&["access", "hook"]]),
+            Self::Entries => (ACCESS, &[&["access", "entry"]]),
         }
     }
 }

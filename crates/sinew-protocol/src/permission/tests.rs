@@ -217,6 +217,7 @@ fn what_the_server_does_for_whom() {
         // writers.
         ("$JS.API.DIRECT.GET.prod_ACCESS.prod.v1.access.key.k", &[Gateway, Operator, Admin]),
         ("$JS.API.DIRECT.GET.prod_ACCESS.prod.v1.access.hook.h", &[Gateway, Admin]),
+        ("$JS.API.DIRECT.GET.prod_ACCESS.prod.v1.access.entry.e", &[Gateway, Operator, Admin]),
         ("$JS.API.DIRECT.GET.prod_ACCESS.prod.v1.access.secret.s", &[Gateway]),
         ("$JS.API.DIRECT.GET.prod_ACCESS.prod.v1.access.use.k", &[Gateway, Operator, Admin]),
         ("$JS.API.CONSUMER.CREATE.prod_ACCESS.r1.prod.v1.access.key.>", &[Gateway, Operator, Admin]),
@@ -225,6 +226,7 @@ fn what_the_server_does_for_whom() {
         ("$JS.API.DIRECT.GET.prod_PUSHES.prod.v1.push.a.t.p", &[Gateway]),
         ("prod.v1.access.key.k", &[Admin]),
         ("prod.v1.access.hook.h", &[Admin]),
+        ("prod.v1.access.entry.e", &[Admin]),
         ("prod.v1.access.secret.s", &[Gateway]),
         ("prod.v1.access.use.k", &[Gateway]),
         ("prod.v1.push.a.t.p", &[Gateway]),

@@ -45,6 +45,7 @@ pub(crate) const PUBLISH: &[(&str, &str)] = &[
     ("step.{x}.e.k.0", ""),
     ("access.key.k", "M"),
     ("access.hook.h", "M"),
+    ("access.entry.e", "M"),
     ("access.secret.s", "G"),
     ("access.use.k", "G"),
     ("push.a.t.p", "G"),
@@ -252,6 +253,7 @@ pub(crate) const OTHERS: &[(&str, &str)] = &[
     // Records of gateways: digests of keys for those who list them, the rest for gateways and those who write it.
     ("$JS.API.DIRECT.GET.{ns}_ACCESS.{ns}.v1.access.key.k", "GOM"),
     ("$JS.API.DIRECT.GET.{ns}_ACCESS.{ns}.v1.access.hook.h", "GM"),
+    ("$JS.API.DIRECT.GET.{ns}_ACCESS.{ns}.v1.access.entry.e", "GOM"),
     ("$JS.API.DIRECT.GET.{ns}_ACCESS.{ns}.v1.access.secret.s", "G"),
     ("$JS.API.DIRECT.GET.{ns}_ACCESS.{ns}.v1.access.use.k", "GOM"),
     ("$JS.API.CONSUMER.CREATE.{ns}_ACCESS.x.{ns}.v1.access.key.>", "GOM"),
