@@ -25,6 +25,7 @@ pub(crate) enum ConsoleSection {
     Approvals,
     Workflows,
     Agents,
+    Catalogue,
     Chat,
     Artifacts,
     Traffic,
@@ -32,12 +33,13 @@ pub(crate) enum ConsoleSection {
 }
 
 impl ConsoleSection {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Pulse,
         Self::Executions,
         Self::Approvals,
         Self::Workflows,
         Self::Agents,
+        Self::Catalogue,
         Self::Chat,
         Self::Artifacts,
         Self::Traffic,
@@ -51,6 +53,7 @@ impl ConsoleSection {
             Self::Approvals => "Approvals",
             Self::Workflows => "Workflows",
             Self::Agents => "Agents",
+            Self::Catalogue => "Catalogue",
             Self::Chat => "Chat",
             Self::Artifacts => "Artifacts",
             Self::Traffic => "Traffic",
@@ -65,6 +68,7 @@ impl ConsoleSection {
             Self::Approvals => "a",
             Self::Workflows => "w",
             Self::Agents => "n",
+            Self::Catalogue => "f",
             Self::Chat => "c",
             Self::Artifacts => "r",
             Self::Traffic => "t",
@@ -331,10 +335,77 @@ pub(crate) fn token_field(request: &PageRequest) -> Markup {
     html! { input type="hidden" name=(TOKEN_FIELD) value=(request.token.as_str()); }
 }
 
-/// A text filter of a list; the server applies it.
+/// Filters by what authors and administrators state about agents and workflows; the server applies them.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct EntryFilter {
+    stage: Option<String>,
+    maintainer: Option<String>,
+    label: Option<String>,
+    tag: Option<String>,
+}
+
+impl EntryFilter {
+    /// The set parameters, by their names in addresses.
+    pub(crate) fn pairs(&self) -> [(&'static str, Option<&str>); 4] {
+        [
+            ("stage", self.stage.as_deref()),
+            ("maintainer", self.maintainer.as_deref()),
+            ("label", self.label.as_deref()),
+            ("tag", self.tag.as_deref()),
+        ]
+    }
+
+    /// Adds the filters to an address of the API.
+    pub(crate) fn on(&self, path: ApiPath) -> ApiPath {
+        self.pairs().into_iter().fold(path, |path, (name, value)| path.with_some(name, value))
+    }
+
+    fn is_set(&self) -> bool {
+        self.pairs().iter().any(|(_, value)| value.is_some_and(|value| !value.is_empty()))
+    }
+}
+
+/// The fields of a form with filters of entries.
+pub(crate) fn entry_filter_fields(filter: &EntryFilter) -> Markup {
+    let stage = filter.stage.as_deref().unwrap_or_default();
+    html! {
+        label { span { "Stage" }
+            select name="stage" {
+                @for value in ["", "experimental", "stable", "deprecated"] {
+                    option value=(value) selected[stage == value] { @if value.is_empty() { "any" } @else { (value) } }
+                }
+            }
+        }
+        @for (title, name, value) in [("Maintainer", "maintainer", &filter.maintainer), ("Label", "label", &filter.label), ("Tag", "tag", &filter.tag)] {
+            label { span { (title) } input type="text" name=(name) value=[value.as_deref()] autocomplete="off"; }
+        }
+    }
+}
+
+/// The filters of a list of agents or workflows; the server applies them.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct TextFilter {
     pub(crate) text: Option<String>,
+    #[serde(flatten)]
+    pub(crate) entries: EntryFilter,
+}
+
+impl TextFilter {
+    /// Adds the filters to an address of the API.
+    pub(crate) fn on(&self, path: ApiPath) -> ApiPath {
+        self.entries.on(path.with_some("text", self.text.as_deref()))
+    }
+}
+
+/// The form of a list's filters.
+pub(crate) fn list_filter(filter: &TextFilter) -> Markup {
+    html! {
+        form.filter method="get" role="search" aria-label="Filter" {
+            label.wide { span { "Name or description contains" } input type="text" name="text" value=[filter.text.as_deref()] data-filter autocomplete="off"; }
+            details open[filter.entries.is_set()] { summary { "More filters" } (entry_filter_fields(&filter.entries)) }
+            button type="submit" { "Filter" }
+        }
+    }
 }
 
 /// The form of a text filter.

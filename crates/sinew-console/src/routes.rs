@@ -90,6 +90,8 @@ fn console_routes() -> Vec<ConsoleRoute> {
         form("/console/agents/{name}/retire", pages::agent::retire),
         form("/console/agents/{name}/drain", pages::agent::drain),
         form("/console/agents/{name}/undrain", pages::agent::undrain),
+        page("/console/catalogue", pages::catalogue::show),
+        page("/console/catalogue/{name}", pages::catalogue::entry),
         page("/console/artifacts", pages::mesh_artifacts::show),
         page("/console/traffic", pages::traffic::show),
         page("/console/audit", pages::audit::show),

@@ -23,6 +23,7 @@ mod grpc;
 mod hostile;
 mod key_scope;
 mod large_mesh;
+mod many_workflows;
 mod mcp;
 mod mcp_offers;
 mod mcp_python;

@@ -10,7 +10,7 @@ use sinew_protocol::jsonrpc::A2A_JSON;
 
 use crate::bindings_support::GrpcClient;
 use crate::mcp_support::{Road, TestClient, newest};
-use crate::support::{GatewayWorld, PATIENCE, message};
+use crate::support::{GatewayWorld, PATIENCE, SINGLE, message};
 
 /// Announces an agent that no process serves: catalogues contain it like any other.
 async fn announce(world: &GatewayWorld, name: &str, description: &str, examples: &[&str]) {
@@ -32,7 +32,8 @@ async fn announce_many(world: &GatewayWorld, count: usize) {
     for at in 1..count {
         announce(world, &format!("agent-{at:03}"), &format!("Measures the voltage of panel {at}"), &[]).await;
     }
-    wait_until(world, "/api/v1/catalogue?limit=1", |page| page["total"] == count).await;
+    let known = |page: &Value| page["total"].as_u64().is_some_and(|total| total >= count as u64);
+    wait_until(world, "/api/v1/catalogue?limit=1", known).await;
 }
 
 /// Reads an address until its answer is as expected.
@@ -349,5 +350,65 @@ async fn twenty_entries_can_be_pinned() {
     let cleared = change_record(&world.mesh, "a0", |record| record.pinned = false).await.unwrap();
     assert!(cleared.is_empty());
     assert!(pin("a20").await.is_ok());
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_and_searches_have_the_same_filters() {
+    let world = GatewayWorld::with(&[("single", SINGLE)], |options| {
+        options.console = Some(sinew_gateway::ConsoleMode::Full);
+    })
+    .await;
+    announce_many(&world, 4).await;
+    world.wait_for_card("single").await;
+    let names = async |path: &str| -> Vec<String> {
+        let rows: Value =
+            world.request(Method::GET, &format!("/api/v1{path}")).send().await.unwrap().json().await.unwrap();
+        let rows = if rows["entries"].is_array() { &rows["entries"] } else { &rows };
+        let rows = rows.as_array().unwrap_or_else(|| panic!("{path}: {rows}")).iter();
+        let mut names: Vec<String> = rows.map(|row| row["name"].as_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    };
+    for (query, expected) in [
+        ("label=team%3Da", 4),
+        ("label=team%3Db", 0),
+        ("q=give+the+money+back", 1),
+        ("tag=workflow", 0),
+        ("stage=deprecated", 0),
+        ("stage=stable&label=team", 4),
+        ("maintainer=nobody", 0),
+    ] {
+        let agents = names(&format!("/agents?{query}")).await;
+        assert_eq!(agents.len(), expected, "{query}: {agents:?}");
+        assert_eq!(names(&format!("/catalogue?kind=agent&{query}")).await, agents, "{query}");
+    }
+    assert_eq!(names("/workflows?stage=stable").await, ["single"]);
+    assert_eq!(names("/workflows?stage=deprecated").await, [""; 0]);
+    change_record(&world.mesh, "single", |record| record.stage = Some(Stage::Deprecated)).await.unwrap();
+    let deprecated = |rows: &Value| rows.as_array().is_some_and(|rows| rows.len() == 1);
+    wait_until(&world, "/api/v1/workflows?stage=deprecated", deprecated).await;
+    let refused = world.request(Method::GET, "/api/v1/agents?stage=final").send().await.unwrap();
+    assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
+
+    let page = async |path: &str| -> String {
+        let answer = world.request(Method::GET, path).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{path}");
+        answer.text().await.unwrap()
+    };
+    let found = page("/console/catalogue?q=give+the+mony+back&stage=&tag=").await;
+    for text in ["/console/catalogue/refund", "searched for", "refund order 17", "aria-current=\"page\""] {
+        assert!(found.contains(text), "{text}: {found}");
+    }
+    assert!(!found.contains("agent-001"), "{found}");
+    let entry = page("/console/catalogue/refund").await;
+    for text in ["Label team", "give the money back", "Input schema", "Refunds an order"] {
+        assert!(entry.contains(text), "{text}: {entry}");
+    }
+    assert!(page("/console/workflows?stage=deprecated").await.contains("/console/workflows/single"));
+    assert!(!page("/console/workflows?stage=stable").await.contains("/console/workflows/single\""));
+    assert!(page("/console/agents?label=team%3Da").await.contains("/console/agents/refund"));
+    let absent = world.request(Method::GET, "/console/catalogue/nobody").send().await.unwrap();
+    assert_eq!(absent.status(), StatusCode::NOT_FOUND);
     world.end().await;
 }

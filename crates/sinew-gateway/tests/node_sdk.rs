@@ -49,7 +49,7 @@ async fn install() -> Option<PathBuf> {
 }
 
 /// Lines of JSON that a script prints. The script is copied to the packages, because imports are looked up from there.
-async fn told_by(folder: &Path, script: &str, arguments: &[&str]) -> Vec<Value> {
+pub(crate) async fn told_by(folder: &Path, script: &str, arguments: &[&str]) -> Vec<Value> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node").join(script);
     std::fs::copy(source, folder.join(script)).unwrap();
     let mut node = Command::new("node");

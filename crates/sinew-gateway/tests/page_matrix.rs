@@ -25,7 +25,7 @@ enum PageNeeds {
 
 use PageNeeds::{Deployer, Nothing, Reader, Steerer};
 
-const PAGES: [(&str, &str, PageNeeds); 66] = [
+const PAGES: [(&str, &str, PageNeeds); 68] = [
     ("GET", "/", Reader),
     ("GET", "/console", Reader),
     ("GET", "/console/", Reader),
@@ -63,6 +63,8 @@ const PAGES: [(&str, &str, PageNeeds); 66] = [
     ("GET", "/console/workflows/{name}/remove", Deployer),
     ("GET", "/console/desk", Steerer),
     ("POST", "/console/desk", Steerer),
+    ("GET", "/console/catalogue", Reader),
+    ("GET", "/console/catalogue/{name}", Reader),
     ("GET", "/console/agents", Reader),
     ("GET", "/console/agents/{name}", Reader),
     ("POST", "/console/agents/{name}/retire", Deployer),

@@ -1,7 +1,7 @@
 //! Agents of a mesh, from their cards: online ones, and offline ones that were not retired.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{Token, code};
 
 use crate::agent_service::{ask_processes, may_ask_processes};
+use crate::catalogue::{CatalogueQuery, selected_names};
+use crate::catalogue_records::RecordSet;
 use crate::execution_list::{ListDepth, RestOfList};
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::{MeshOperator, RowDetails};
@@ -115,6 +117,30 @@ pub async fn list_callable(mesh: &Mesh, cards: &Cards) -> Result<Vec<AgentRow>, 
     rows.extend(offline.iter().map(|one| agent_row(&one.card, AgentState::Offline, one.age, &none)));
     rows.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(rows)
+}
+
+/// Returns the names of the agents and workflows that a query of the catalogue selects among those that the
+/// caller may see, online or not.
+pub async fn select_agents(
+    mesh: &Mesh,
+    cards: &Cards,
+    (records, query): (&RecordSet, &CatalogueQuery),
+    visible: impl Fn(&str) -> bool,
+) -> Result<BTreeSet<String>, Failure> {
+    let (online, offline) = (cards.list(), offline_cards(mesh, cards).await?);
+    let all = online.iter().map(|one| one.card.clone()).chain(offline.into_iter().map(|one| one.card));
+    Ok(selected_names(all.filter(|card| visible(&card.name)), records, query))
+}
+
+/// Fails unless an agent or workflow of this name is online, offline or deployed.
+pub async fn find_entry(mesh: &Mesh, cards: &Cards, name: &str) -> Result<(), Failure> {
+    let offline = || async {
+        Ok::<_, Failure>(offline_cards(mesh, cards).await?.iter().any(|one| one.card.name == name))
+    };
+    if cards.get(name).is_some() || mesh.workflows().latest(name).await?.is_some() || offline().await? {
+        return Ok(());
+    }
+    find_agent(cards, name).map(drop)
 }
 
 /// Returns the key by which lists are sorted: rows that need attention first.

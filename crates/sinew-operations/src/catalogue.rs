@@ -3,10 +3,11 @@
 //! Each process has its own index ([`CatalogueIndex`]), which takes over changed cards when it is
 //! asked. A caller sees, and its searches count, only the entries that it may see.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sinew_documents::catalogue::{CatalogueEntry, CatalogueMatch, CataloguePage, MatchedWord};
@@ -135,7 +136,7 @@ impl CatalogueIndex {
             let listed: Vec<&KnownCard> = state.known.values().filter(|known| wanted(known)).collect();
             let after = query.after.as_deref();
             let rest = listed.iter().filter(|known| after.is_none_or(|after| known.name() > after));
-            let mut page: Vec<&KnownCard> = rest.take(limit + 1).copied().collect();
+            let mut page: Vec<&KnownCard> = rest.take(limit.saturating_add(1)).copied().collect();
             let next = (page.len() > limit).then(|| page[limit - 1].name().to_owned());
             page.truncate(limit);
             CataloguePage {
@@ -220,7 +221,29 @@ impl KnownCard {
     }
 }
 
+/// Returns the names of the cards that a query selects. Lists of agents and workflows apply it to their rows,
+/// so that they agree with searches.
+pub(crate) fn selected_names(
+    cards: impl Iterator<Item = AgentCard>,
+    records: &RecordSet,
+    query: &CatalogueQuery,
+) -> BTreeSet<String> {
+    let cards: Vec<Arc<AnnouncedCard>> =
+        cards.map(|card| Arc::new(AnnouncedCard { card, raw: Bytes::new() })).collect();
+    let query = CatalogueQuery { hidden: true, after: None, ..query.clone() };
+    let page = CatalogueIndex::default().find_up_to(usize::MAX, (&cards, records), &query, |_| true);
+    page.entries.into_iter().map(|entry| entry.name).collect()
+}
+
 impl CatalogueQuery {
+    /// Returns whether the query selects entries, instead of all.
+    pub fn selects(&self) -> bool {
+        let texts = [&self.q, &self.maintainer, &self.label, &self.tag];
+        texts.into_iter().flatten().any(|text| !text.trim().is_empty())
+            || self.kind.is_some()
+            || self.stage.is_some()
+    }
+
     /// Returns whether a card passes the filters; `q`, `hidden` and the page are not among them.
     pub fn admits(&self, card: &AgentCard, records: &RecordSet) -> bool {
         let catalogue = records.attributes(card);
@@ -228,15 +251,19 @@ impl CatalogueQuery {
             AgentKind::Agent => CatalogueKind::Agent,
             AgentKind::Workflow => CatalogueKind::Workflow,
         };
+        // Forms send empty fields.
+        fn given(filter: &Option<String>) -> Option<&String> {
+            filter.as_ref().filter(|text| !text.is_empty())
+        }
         let has_label = |label: &String| match label.split_once('=') {
             Some((key, value)) => catalogue.labels.get(key).is_some_and(|own| own == value),
             None => catalogue.labels.contains_key(label),
         };
         self.kind.is_none_or(|wanted| wanted == kind)
             && self.stage.is_none_or(|wanted| wanted == catalogue.stage)
-            && self.maintainer.as_ref().is_none_or(|wanted| catalogue.maintainer.as_ref() == Some(wanted))
-            && self.label.as_ref().is_none_or(has_label)
-            && self.tag.as_ref().is_none_or(|tag| card.skills.iter().any(|skill| skill.tags.contains(tag)))
+            && given(&self.maintainer).is_none_or(|wanted| catalogue.maintainer.as_ref() == Some(wanted))
+            && given(&self.label).is_none_or(has_label)
+            && given(&self.tag).is_none_or(|tag| card.skills.iter().any(|skill| skill.tags.contains(tag)))
     }
 }
 

@@ -10,12 +10,15 @@ use sinew_dialects::{Lowered, PlanGraph};
 use sinew_documents::workflow::{DeployedRow, NodeOutline, VersionRow, WorkflowDescription};
 use sinew_mesh::workflow::{Deployment, WorkflowVersion, Workflows};
 use sinew_plan::{NodeIndex, NodeOperation, Plan, PlanNode};
+use sinew_protocol::card::{AgentKind, Announcement};
 use sinew_protocol::code;
 use sinew_protocol::deployment::WorkflowPause;
 use sinew_protocol::tool::WorkflowTool;
 use sinew_source::Span;
 
 use crate::callee_check::missing_callees;
+use crate::catalogue::{CatalogueQuery, selected_names};
+use crate::catalogue_records::RecordSet;
 use crate::deployment::find_deployed;
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::MeshOperator;
@@ -99,6 +102,27 @@ impl MeshOperator {
             rows.push(row(&version).await);
         }
         Ok(rows)
+    }
+
+    /// Returns the names of the deployed workflows that a query of the catalogue selects among those that
+    /// the caller may see.
+    pub async fn select_workflows(
+        &self,
+        (records, query): (&RecordSet, &CatalogueQuery),
+        visible: impl Fn(&str) -> bool,
+    ) -> Result<BTreeSet<String>, Failure> {
+        let mut deployed = self.workflows().await?.list();
+        deployed.retain(|one| visible(&one.deployment.name));
+        let card = |one: &Arc<WorkflowVersion>| {
+            let Deployment { name, description, card, .. } = &one.deployment;
+            // Deployments of older versions have no card.
+            serde_json::from_value(card.clone()).unwrap_or_else(|_| {
+                let (name, description) = (name.clone(), description.clone());
+                let kind = AgentKind::Workflow;
+                Announcement { name, description, kind, ..Announcement::default() }.card("")
+            })
+        };
+        Ok(selected_names(deployed.iter().map(card), records, query))
     }
 
     /// Describes the missing callees of a plan; empty if they are unknown, because neither a list

@@ -277,6 +277,9 @@ impl SearchIndex {
             let known = self.ids.iter().filter_map(|(text, id)| Some((&**text, (self.term(*id)?, *id))));
             let stem = words(&wanted.word).pop().map_or_else(String::new, |word| word.term);
             let near = spelling::corrections(&stem, known, |(term, _)| statistics.frequency(term));
+            // The word counts as much as the one that it was corrected to, not like a rare word.
+            let weights = near.iter().map(|(term, _)| statistics.weight(statistics.frequency(term)));
+            wanted.weight = weights.reduce(f64::max).unwrap_or(wanted.weight);
             wanted.terms = near.into_iter().map(|(term, id)| (term, id, CORRECTED)).collect();
         }
     }

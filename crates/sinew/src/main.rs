@@ -12,6 +12,7 @@ mod cmd;
 mod completion;
 mod connect;
 mod deadline;
+mod entry_filter_args;
 mod exit;
 mod input;
 mod output;

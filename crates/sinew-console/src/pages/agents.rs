@@ -9,8 +9,8 @@ use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::drawing_view::{DrawingUse, drawing, large_drawing};
 use crate::page_frame::{
-    AGENTS_CHANGE, ConsolePage, ConsoleSection, LiveSource, TextFilter, live_part, page_or_problem,
-    problem_box, text_filter,
+    AGENTS_CHANGE, ConsolePage, ConsoleSection, LiveSource, TextFilter, list_filter, live_part,
+    page_or_problem, problem_box,
 };
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration};
@@ -24,8 +24,8 @@ pub(crate) async fn show(request: PageRequest) -> Response {
 }
 
 async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
-    let TextFilter { text } = request.query()?;
-    let path = ApiPath::of(&["agents"]).with_some("text", text.as_deref());
+    let filter: TextFilter = request.query()?;
+    let path = filter.on(ApiPath::of(&["agents"]));
     let map_path = ApiPath::of(&["map"]);
     let (rows, map) =
         futures_util::future::join(request.api.get::<Vec<AgentRow>>(&path), request.api.get_text(&map_path))
@@ -33,7 +33,7 @@ async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
     let rows = rows?;
     let body = html! {
         div.head { h1 { "Agents" } (command_line(&CommandText::new("sinew agent list"))) }
-        (text_filter(text.as_deref()))
+        (list_filter(&filter))
         p.quiet { "Times and errors are those that the running processes report: work and queue time of the latest 512 tasks of each, the slowest process counts. " a href=(PageAddress::of(&["reports", "nodes"])) { "Slow nodes" } " covers the history." }
         (live_part("agents", &agent_table(&rows)))
         section {

@@ -63,7 +63,7 @@ pub(crate) async fn choose(request: PageRequest) -> Response {
 }
 
 async fn choice_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
-    let TextFilter { text } = request.query()?;
+    let TextFilter { text, .. } = request.query()?;
     let text = text.as_deref().filter(|text| !text.is_empty());
     let agents_path = ApiPath::of(&["agents"]).with("workflows", "true").with_some("text", text);
     let mut agents: Vec<AgentRow> = request.api.get(&agents_path).await?;

@@ -24,7 +24,7 @@ const KEYS: [(&str, &str); 7] = [
     ("/", "focus the filter"),
     (
         "g, then a letter",
-        "p, e, a, w, n, c, r, t, h: go to Pulse, Executions, Approvals, Workflows, Agents, Chat, Artifacts, Traffic, Help",
+        "p, e, a, w, n, f, c, r, t, h: go to Pulse, Executions, Approvals, Workflows, Agents, Catalogue, Chat, Artifacts, Traffic, Help",
     ),
     ("j, k", "next and previous row"),
     ("Enter", "open the row"),

@@ -9,6 +9,7 @@ pub(crate) mod artifact_preview;
 pub(crate) mod artifacts;
 pub(crate) mod audit;
 pub(crate) mod bulk;
+pub(crate) mod catalogue;
 pub(crate) mod chat;
 pub(crate) mod chat_turn;
 pub(crate) mod compare;

@@ -11,8 +11,8 @@ use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::page_frame::{
-    AGENTS_CHANGE, ConsolePage, ConsoleSection, LiveSource, TextFilter, live_part, may_steer,
-    page_or_problem, text_filter,
+    AGENTS_CHANGE, ConsolePage, ConsoleSection, LiveSource, TextFilter, list_filter, live_part, may_steer,
+    page_or_problem,
 };
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, command_line, duration, time_mark};
@@ -26,8 +26,8 @@ pub(crate) async fn show(request: PageRequest) -> Response {
 }
 
 async fn workflows_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
-    let TextFilter { text } = request.query()?;
-    let path = ApiPath::of(&["workflows"]).with_some("text", text.as_deref());
+    let filter: TextFilter = request.query()?;
+    let path = filter.on(ApiPath::of(&["workflows"]));
     let figures_path = ApiPath::of(&["workflow-figures"]);
     let (rows, figures) = futures_util::future::join(
         request.api.get::<Vec<DeployedRow>>(&path),
@@ -39,7 +39,7 @@ async fn workflows_page(request: &PageRequest) -> Result<ConsolePage, ConsoleErr
     let body = html! {
         div.head { h1 { "Workflows" } (command_line(&CommandText::new("sinew workflow list")))
             @if may_steer(request) { div.actions { (action_link(&PageAddress::of(&["desk"]), "New workflow…", &CommandText::new("sinew workflow deploy FILE"))) } } }
-        (text_filter(text.as_deref()))
+        (list_filter(&filter))
         (live_part("workflows", &workflow_table(request, &rows, &figures)))
     };
     Ok(ConsolePage::new(ConsoleSection::Workflows, "Workflows", body).live(LiveSource::List(AGENTS_CHANGE)))

@@ -9,7 +9,7 @@ use sinew_documents::execution_filter::ExecutionFilter;
 use sinew_documents::figures::MeshActivity;
 use sinew_documents::mesh::{DoctorCheck, MeshStatus};
 use sinew_operations::agent_list::{
-    AgentIntake, describe_agent, list_agents, list_callable, retire_agent, set_intake,
+    AgentIntake, describe_agent, list_agents, list_callable, retire_agent, select_agents, set_intake,
 };
 use sinew_operations::agent_service::ask_processes;
 use sinew_operations::catalogue::{CATALOGUE_PAGE, CatalogueQuery, MAX_CATALOGUE_PAGE};
@@ -23,11 +23,12 @@ use sinew_runtime::local;
 use super::api_call::{ApiCall, answer, row_limit};
 use super::executions::offered_filter;
 use super::route::{ApiRoute, delete, get, post};
-use super::workflows::NamedQuery;
+use super::workflows::contains;
 use crate::http_error::HttpProblem;
 use crate::operations::short;
 use sinew_operations::agent_list::RetiredAgent;
 use sinew_protocol::access::AccessRole;
+use sinew_protocol::catalogue::Stage;
 
 /// Returns the routes of this module.
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -124,17 +125,33 @@ pub(crate) struct AgentsQuery {
     /// Include workflows, which are called like agents. The list is sorted by name and has no work.
     #[serde(default)]
     workflows: bool,
+    /// Only entries that a search for these words finds.
+    q: Option<String>,
+    /// Only entries of this stage: `experimental`, `stable` or `deprecated`.
+    stage: Option<Stage>,
+    /// Only entries of this maintainer.
+    maintainer: Option<String>,
+    /// Only entries with this label: `KEY=VALUE`, or `KEY` for any value.
+    label: Option<String>,
+    /// Only entries with a skill of this tag.
+    tag: Option<String>,
 }
 
 async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
-    let AgentsQuery { text, workflows } = call.query()?;
+    let AgentsQuery { text, workflows, q, stage, maintainer, label, tag } = call.query()?;
+    let selection = CatalogueQuery { q, stage, maintainer, label, tag, ..CatalogueQuery::default() };
     let (mesh, cards) = (call.operator.mesh(), call.operator.online().await?);
     let mut rows =
         if workflows { list_callable(mesh, &cards).await? } else { list_agents(mesh, &cards).await? };
-    let query = NamedQuery { text };
+    if selection.selects() {
+        let records = call.operations.records();
+        let offers = |name: &str| call.operations.offers(name);
+        let selected = select_agents(mesh, &cards, (&records, &selection), offers).await?;
+        rows.retain(|row| selected.contains(&row.name));
+    }
     rows.retain(|row| {
         call.operations.offers(&row.name)
-            && query.matches(&[&row.name, &row.description, &row.skills.join(" ")])
+            && contains(text.as_deref(), &[&row.name, &row.description, &row.skills.join(" ")])
     });
     answer(&rows)
 }

@@ -15,6 +15,7 @@ use sinew_documents::workflow::{
 use sinew_execution::Program;
 use sinew_executor::client::ClientError;
 use sinew_inspection::drawing;
+use sinew_operations::catalogue::CatalogueQuery;
 use sinew_operations::conversion_trial::{trial_document, try_connection};
 use sinew_operations::deployed_workflows::{WorkflowRemoval, describe_deployed, version_rows};
 use sinew_operations::deployment::{deploy as deploy_file, find_deployed};
@@ -33,6 +34,7 @@ use super::steering::ResumeBody;
 use crate::http_error::HttpProblem;
 use serde_json::Map;
 use sinew_protocol::access::AccessRole;
+use sinew_protocol::catalogue::Stage;
 
 /// Default name of a file, and of an unnamed workflow in it.
 const DEFAULT_FILE: &str = "workflow.yaml";
@@ -44,7 +46,7 @@ const OTHER_FILE: &str = "unnamed-workflow.yaml";
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
         get("/workflows", "ListWorkflows", "List deployed workflows", list)
-            .query::<NamedQuery>()
+            .query::<WorkflowsQuery>()
             .returns::<Vec<DeployedRow>>(),
         get(
             "/workflows/{name}",
@@ -149,26 +151,43 @@ async fn list_node_types(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&node_types(query.dialect, query.r#type.as_deref(), None)?)
 }
 
-/// Query of a list of workflows or agents.
+/// Query of a list of workflows.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NamedQuery {
+pub(crate) struct WorkflowsQuery {
     /// Only entries whose name or description contains this text, ignoring case.
-    pub(super) text: Option<String>,
+    text: Option<String>,
+    /// Only entries that a search for these words finds.
+    q: Option<String>,
+    /// Only entries of this stage: `experimental`, `stable` or `deprecated`.
+    stage: Option<Stage>,
+    /// Only entries of this maintainer.
+    maintainer: Option<String>,
+    /// Only entries with this label: `KEY=VALUE`, or `KEY` for any value.
+    label: Option<String>,
+    /// Only entries with a skill of this tag.
+    tag: Option<String>,
 }
 
-impl NamedQuery {
-    /// Returns whether one of the texts matches the search.
-    pub(super) fn matches(&self, texts: &[&str]) -> bool {
-        let wanted = self.text.as_deref().unwrap_or_default().to_lowercase();
-        texts.iter().any(|text| text.to_lowercase().contains(&wanted))
-    }
+/// Returns whether one of the texts contains the wanted one, ignoring case.
+pub(super) fn contains(wanted: Option<&str>, texts: &[&str]) -> bool {
+    let wanted = wanted.unwrap_or_default().to_lowercase();
+    texts.iter().any(|text| text.to_lowercase().contains(&wanted))
 }
 
 async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
-    let query: NamedQuery = call.query()?;
+    let WorkflowsQuery { text, q, stage, maintainer, label, tag } = call.query()?;
+    let selection = CatalogueQuery { q, stage, maintainer, label, tag, ..CatalogueQuery::default() };
     let mut rows = call.operator.list_workflows().await?;
-    rows.retain(|row| call.operations.offers(&row.name) && query.matches(&[&row.name, &row.description]));
+    if selection.selects() {
+        let records = call.operations.records();
+        let offers = |name: &str| call.operations.offers(name);
+        let selected = call.operator.select_workflows((&records, &selection), offers).await?;
+        rows.retain(|row| selected.contains(&row.name));
+    }
+    rows.retain(|row| {
+        call.operations.offers(&row.name) && contains(text.as_deref(), &[&row.name, &row.description])
+    });
     answer(&rows)
 }
 

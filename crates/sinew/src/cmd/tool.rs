@@ -1,5 +1,7 @@
 //! `sinew tool`: workflows of a mesh as tools for language models.
 
+mod marks;
+
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use sinew_documents::catalogue::{CatalogueEntry, CataloguePage};
@@ -7,19 +9,22 @@ use sinew_documents::words;
 use sinew_inspection::execution_status::{end_word, status_of};
 use sinew_inspection::tree::TreeOptions;
 use sinew_operations::catalogue::{CATALOGUE_PAGE, CatalogueIndex, CatalogueKind, CatalogueQuery};
+use sinew_operations::catalogue_records::CatalogueRecords;
 use sinew_operations::deployed_workflows::{ToolRow, find_tool};
 use sinew_operations::execution_changes::ExecutionChanges;
 use sinew_operations::execution_changes::FoundExecution;
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_operations::tool_input::start_of_call;
-use sinew_protocol::catalogue::Stage;
 use sinew_protocol::code;
 use sinew_protocol::query::ExecutionStatus;
 
 use crate::cmd::execution::retry::wait_until_known;
 use crate::cmd::execution::watch::{Follow, follow};
+use marks::Mark;
+
 use crate::connect::{Connection, block};
 use crate::deadline::Deadline;
+use crate::entry_filter_args::EntryFilterArgs;
 use crate::exit::Exit;
 use crate::input;
 use crate::output::Output;
@@ -32,6 +37,18 @@ pub(crate) enum ToolCommand {
     List(ListArgs),
     #[command(about = "Find agents and workflows by what they do")]
     Search(SearchArgs),
+    #[command(about = "Include an agent or workflow in every short list of tools and skills")]
+    Pin(marks::MarkArgs),
+    #[command(about = "Stop including an agent or workflow in every short list")]
+    Unpin(marks::MarkArgs),
+    #[command(about = "Hide an agent or workflow from lists and searches; calls are not affected")]
+    Hide(marks::MarkArgs),
+    #[command(about = "Show a hidden agent or workflow again")]
+    Unhide(marks::MarkArgs),
+    #[command(about = "Mark an agent or workflow as deprecated for everybody")]
+    Deprecate(marks::DeprecateArgs),
+    #[command(about = "Return to the stage that the author of an agent or workflow set")]
+    Undeprecate(marks::MarkArgs),
     #[command(about = "Print declarations for a model's API")]
     Declare(DeclareArgs),
     #[command(about = "Call a tool as a model does, and print its answer")]
@@ -61,21 +78,14 @@ pub(crate) struct SearchArgs {
     /// Only agents, or only workflows
     #[arg(long, value_enum)]
     kind: Option<SearchedKind>,
-    /// Only entries of this stage
-    #[arg(long, value_enum)]
-    stage: Option<SearchedStage>,
-    /// Only entries of this maintainer
-    #[arg(long, value_name = "NAME")]
-    maintainer: Option<String>,
-    /// Only entries with this label
-    #[arg(short, long, value_name = "KEY[=VALUE]")]
-    label: Option<String>,
-    /// Only entries with a skill of this tag
-    #[arg(long, value_name = "TAG")]
-    tag: Option<String>,
+    #[command(flatten)]
+    filter: EntryFilterArgs,
     /// Maximum number of entries, at most 100
     #[arg(long, value_name = "N", default_value_t = CATALOGUE_PAGE)]
     limit: usize,
+    /// Include entries that administrators hide
+    #[arg(long)]
+    hidden: bool,
     /// Show which words were found in which part of an entry
     #[arg(long)]
     explain: bool,
@@ -90,17 +100,6 @@ enum SearchedKind {
     Agent,
     /// Workflows
     Workflow,
-}
-
-/// Stage of entries to search for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum SearchedStage {
-    /// May change at any time
-    Experimental,
-    /// Suited for production
-    Stable,
-    /// To be replaced
-    Deprecated,
 }
 
 /// Arguments of `sinew tool declare`.
@@ -164,6 +163,12 @@ pub(crate) fn tool(command: ToolCommand, output: &Output) -> Result<Exit, Failur
         match command {
             ToolCommand::List(args) => list(&args, output).await,
             ToolCommand::Search(args) => search(&args, output).await,
+            ToolCommand::Pin(args) => marks::mark(&args, Mark::Pin, output).await,
+            ToolCommand::Unpin(args) => marks::mark(&args, Mark::Unpin, output).await,
+            ToolCommand::Hide(args) => marks::mark(&args, Mark::Hide, output).await,
+            ToolCommand::Unhide(args) => marks::mark(&args, Mark::Unhide, output).await,
+            ToolCommand::Deprecate(args) => marks::deprecate(&args, output).await,
+            ToolCommand::Undeprecate(args) => marks::mark(&args, Mark::Undeprecate, output).await,
             ToolCommand::Declare(args) => declare(&args, output).await,
             ToolCommand::Call(args) => call(&args, output).await,
         }
@@ -195,26 +200,19 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
 }
 
 async fn search(args: &SearchArgs, output: &Output) -> Result<Exit, Failure> {
-    let text = args.words.join(" ");
     let query = CatalogueQuery {
-        q: Some(text.clone()),
         kind: args.kind.map(|kind| match kind {
             SearchedKind::Agent => CatalogueKind::Agent,
             SearchedKind::Workflow => CatalogueKind::Workflow,
         }),
-        stage: args.stage.map(|stage| match stage {
-            SearchedStage::Experimental => Stage::Experimental,
-            SearchedStage::Stable => Stage::Stable,
-            SearchedStage::Deprecated => Stage::Deprecated,
-        }),
-        maintainer: args.maintainer.clone(),
-        label: args.label.clone(),
-        tag: args.tag.clone(),
+        hidden: args.hidden,
         limit: Some(args.limit),
-        after: None,
+        ..args.filter.query(Some(args.words.join(" ")))
     };
-    let all = args.mesh.operator().await?.online().await?.list();
-    let page = CatalogueIndex::default().find(&all, &query, |_| true);
+    let operator = args.mesh.operator().await?;
+    let all = operator.online().await?.list();
+    let records = CatalogueRecords::open(operator.mesh()).await.set();
+    let page = CatalogueIndex::default().find((&all, &records), &query, |_| true);
     for (word, instead) in &page.corrections {
         output.note(&format!("no entry contains {word:?}: searched for {instead:?}"));
     }
@@ -266,6 +264,8 @@ fn shown_page(page: &CataloguePage, explains: bool) -> String {
 fn description_of(entry: &CatalogueEntry) -> String {
     let mut notes = Vec::new();
     notes.extend(entry.replaced_by.as_ref().map(|name| format!("use {name} instead")));
+    notes.extend(entry.pinned.then(|| "pinned".to_owned()));
+    notes.extend(entry.hidden.then(|| "hidden".to_owned()));
     notes.extend(entry.resembles.as_ref().map(|name| format!("looks like {name}")));
     if notes.is_empty() {
         return entry.description.clone();

@@ -6,7 +6,10 @@ use sinew_documents::execution_filter::ExecutionFilter;
 use sinew_documents::execution_list::ExecutionRow;
 use sinew_documents::words;
 use sinew_operations::agent_calls::{AgentQuestion, ask_agent, fault_failure};
-use sinew_operations::agent_list::{describe_agent, find_agent, list_agents, retire_agent, set_intake};
+use sinew_operations::agent_list::{
+    describe_agent, find_agent, list_agents, retire_agent, select_agents, set_intake,
+};
+use sinew_operations::catalogue_records::CatalogueRecords;
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::online;
 use sinew_protocol::card::{self, AgentKind};
@@ -21,12 +24,18 @@ use crate::exit::Exit;
 use crate::output::{Format, Output};
 
 /// Lists agents.
-pub(super) async fn list(connection: &Connection, output: &Output) -> Result<Exit, Failure> {
-    let mesh = connection.open("cli").await?;
+pub(super) async fn list(args: &super::AgentSources, output: &Output) -> Result<Exit, Failure> {
+    let mesh = args.on.connection.open("cli").await?;
     mesh.admin().layout().await?;
     let cards = online(&mesh).await?;
-    let rows = list_agents(&mesh, &cards).await?;
+    let mut rows = list_agents(&mesh, &cards).await?;
+    if args.filter.is_set() {
+        let records = CatalogueRecords::open(&mesh).await.set();
+        let selected = select_agents(&mesh, &cards, (&records, &args.filter.query()), |_| true).await?;
+        rows.retain(|row| selected.contains(&row.name));
+    }
     output.value(&rows, |rows| match output.format {
+        _ if rows.is_empty() && args.filter.is_set() => "no agent passes the filters".to_owned(),
         _ if rows.is_empty() => "no agent is online".to_owned(),
         format => table(rows, format == Format::Wide),
     });

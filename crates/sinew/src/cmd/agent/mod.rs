@@ -17,6 +17,7 @@ use sinew_operations::failure::Failure;
 use crate::agent_trust::TrustArgs;
 use crate::connect::{Connection, block};
 use crate::deadline::Deadline;
+use crate::entry_filter_args::ListFilterArgs;
 use crate::exit::Exit;
 use crate::input;
 use crate::output::Output;
@@ -24,6 +25,7 @@ use crate::output::Output;
 const LIST_EXAMPLES: &str = "Examples:
   sinew agent list                        # agent files here and in agent-cards/
   sinew agent list --mesh                 # agents of the mesh
+  sinew agent list --mesh --stage deprecated --label team=a
   sinew agent list --nats nats://localhost:4222 -o wide";
 
 const CALL_EXAMPLES: &str = "Examples:
@@ -102,6 +104,8 @@ pub(crate) struct AgentSources {
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
+    filter: ListFilterArgs,
+    #[command(flatten)]
     on: OnMesh,
 }
 
@@ -177,7 +181,7 @@ pub(crate) fn agent(command: AgentCommand, output: &Output) -> Result<Exit, Fail
     match command {
         AgentCommand::List(places) if places.on.is_meant(!places.paths.is_empty()) => {
             refuse("PATH", !places.paths.is_empty())?;
-            block(mesh::list(&places.on.connection, output))
+            block(mesh::list(&places, output))
         }
         AgentCommand::Describe(named) if named.on.is_meant(named.names_files()) => {
             refuse("--agents", !named.agents.is_empty())?;
@@ -193,7 +197,10 @@ pub(crate) fn agent(command: AgentCommand, output: &Output) -> Result<Exit, Fail
             refuse("--model", args.model.is_some())?;
             block(mesh::call(&args, output))
         }
-        AgentCommand::List(places) => files::list(&places.paths, output),
+        AgentCommand::List(places) => {
+            refuse_without_mesh(places.filter.is_set())?;
+            files::list(&places.paths, output)
+        }
         AgentCommand::Describe(named) => files::find(&named).map(|agent| files::describe(&agent, output)),
         AgentCommand::Card(named) => {
             let card = files::find(&named)?.announcement().card("local");
@@ -242,4 +249,12 @@ impl CallArgs {
     fn deadline(&self) -> Result<Deadline, Failure> {
         Deadline::from_flag(self.timeout.as_deref())
     }
+}
+
+/// Rejects filters of the catalogue for a list of files.
+fn refuse_without_mesh(is_set: bool) -> Result<(), Failure> {
+    if !is_set {
+        return Ok(());
+    }
+    Err(Failure::usage("filters are supported for agents of a mesh only").hint("add --mesh"))
 }

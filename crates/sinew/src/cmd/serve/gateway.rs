@@ -74,6 +74,7 @@ impl GatewaySettings {
         let Self { exposure, access, limits } = self;
         Ok(GatewayOptions {
             public_url: exposure.public_url.clone(),
+            publisher: exposure.publisher.clone(),
             hosts: exposure.host.clone(),
             expose: exposure.expose.clone(),
             default_agent: exposure.default_agent.clone(),
@@ -95,6 +96,9 @@ pub(crate) struct ExposureArgs {
     /// Public address in cards [default: the one that the client used]
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
+    /// Domain that publishes the entries of catalogues, such as example.com [default: the host of --public-url]
+    #[arg(long, value_name = "DOMAIN")]
+    publisher: Option<String>,
     /// Name allowed in the Host and Origin of requests, in addition to localhost. May be repeated
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,

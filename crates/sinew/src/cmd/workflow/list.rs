@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use sinew_documents::words;
+use sinew_operations::catalogue_records::CatalogueRecords;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::workflow_file::Options;
 use sinew_operations::workflow_search::find_workflows;
@@ -12,6 +13,7 @@ use sinew_operations::workflow_search::nothing_found;
 use sinew_runtime::local;
 
 use crate::connect::{Connection, block};
+use crate::entry_filter_args::ListFilterArgs;
 use crate::exit::Exit;
 use crate::output::{Format, Output};
 use crate::variable_args::VariableArgs;
@@ -20,7 +22,8 @@ const EXAMPLES: &str = "Examples:
   sinew workflow list
   sinew workflow list flows examples -o wide
   sinew workflow list -o name | xargs -n1 echo
-  sinew workflow list --mesh                    # workflows deployed on a mesh";
+  sinew workflow list --mesh                    # workflows deployed on a mesh
+  sinew workflow list --mesh --tag orders --stage stable";
 
 /// Arguments of `sinew workflow list`.
 #[derive(Args, Debug)]
@@ -36,6 +39,8 @@ pub(crate) struct ListArgs {
     paths: Vec<PathBuf>,
     #[command(flatten)]
     variables: VariableArgs,
+    #[command(flatten)]
+    filter: ListFilterArgs,
     #[command(flatten)]
     on: Connection,
 }
@@ -58,7 +63,10 @@ pub(super) fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
         if !args.paths.is_empty() {
             return Err(Failure::usage("PATH is not supported for workflows on a mesh"));
         }
-        return block(deployed(&args.on, output));
+        return block(deployed(args, output));
+    }
+    if args.filter.is_set() {
+        return Err(Failure::usage("filters are supported for workflows on a mesh only").hint("add --mesh"));
     }
     let here = [PathBuf::from(".")];
     let paths = if args.paths.is_empty() { &here[..] } else { &args.paths };
@@ -93,14 +101,21 @@ pub(super) fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
 }
 
 /// Lists deployed workflows.
-async fn deployed(connection: &Connection, output: &Output) -> Result<Exit, Failure> {
-    let remote = connection.operator().await?;
-    let all = remote.workflows().await?.list();
-    let rows = remote.list_workflows().await?;
+async fn deployed(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
+    let remote = args.on.operator().await?;
+    let mut all = remote.workflows().await?.list();
+    let mut rows = remote.list_workflows().await?;
+    if args.filter.is_set() {
+        let records = CatalogueRecords::open(remote.mesh()).await.set();
+        let selected = remote.select_workflows((&records, &args.filter.query()), |_| true).await?;
+        all.retain(|one| selected.contains(&one.deployment.name));
+        rows.retain(|row| selected.contains(&row.name));
+    }
     let now = local::now();
     output.value(&rows, |_| {
         if all.is_empty() {
-            return "no workflow is deployed".to_owned();
+            let empty = if args.filter.is_set() { "passes the filters" } else { "is deployed" };
+            return format!("no workflow {empty}");
         }
         let heads = ["NAME", "DIALECT", "DIGEST", "DEPLOYED", "BY", "DESCRIPTION"];
         let mut lines = vec![heads.map(str::to_owned).to_vec()];
