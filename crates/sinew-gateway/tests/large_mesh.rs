@@ -396,7 +396,7 @@ async fn lists_and_searches_have_the_same_filters() {
         assert_eq!(answer.status(), StatusCode::OK, "{path}");
         answer.text().await.unwrap()
     };
-    let found = page("/console/catalogue?q=give+the+mony+back&stage=&tag=").await;
+    let found = page("/console/catalogue?q=give+the+money+bakc&stage=&tag=").await;
     for text in ["/console/catalogue/refund", "searched for", "refund order 17", "aria-current=\"page\""] {
         assert!(found.contains(text), "{text}: {found}");
     }

@@ -24,10 +24,10 @@ impl Numbers {
         usize::try_from(self.0 >> 33).unwrap_or(0) % limit
     }
 
-    /// A word of two to four syllables; few words are frequent, as in texts.
+    /// A word of two or three syllables, of about 14,000: few words are frequent, as in texts.
     fn word(&mut self) -> String {
         let rare = self.below(4) == 0;
-        let count = if rare { 4 } else { 2 };
+        let count = if rare { 3 } else { 2 };
         (0..count).map(|_| SYLLABLES[self.below(SYLLABLES.len())]).collect()
     }
 

@@ -51,7 +51,7 @@ const HOSTILE_TEXTS: [&str; 36] = [
 ];
 
 /// Commands that show no text of others, each with the reason.
-const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 19] = [
+const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 25] = [
     ("", "help"),
     ("approval", "a group of commands"),
     ("agent", "a group of commands"),
@@ -68,6 +68,12 @@ const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 19] = [
     ("new", "a group of commands"),
     ("serve", "a group of commands"),
     ("tool", "a group of commands"),
+    ("tool-pin", "the name that was typed"),
+    ("tool-unpin", "the name that was typed"),
+    ("tool-hide", "the name that was typed"),
+    ("tool-unhide", "the name that was typed"),
+    ("tool-deprecate", "the name that was typed"),
+    ("tool-undeprecate", "the name that was typed"),
     ("workflow", "a group of commands"),
     ("completions", "scripts for shells"),
     ("bench", "figures of this machine"),
