@@ -103,6 +103,7 @@ fn document(peer: &PeerDescription) -> SearchDocument {
         skills: Vec::new(),
         parameters: peer.input_schema.as_ref().map(parameters_of).unwrap_or_default(),
         stage: peer.catalogue.stage,
+        pinned: false,
     }
 }
 
