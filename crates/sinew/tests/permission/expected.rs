@@ -258,6 +258,7 @@ pub(crate) const OTHERS: &[(&str, &str)] = &[
     ("$JS.API.DIRECT.GET.{ns}_ACCESS.{ns}.v1.access.use.k", "GOM"),
     ("$JS.API.CONSUMER.CREATE.{ns}_ACCESS.x.{ns}.v1.access.key.>", "GOM"),
     ("$JS.API.CONSUMER.CREATE.{ns}_ACCESS.x.{ns}.v1.access.use.>", "GOM"),
+    ("$JS.API.CONSUMER.CREATE.{ns}_ACCESS.x.{ns}.v1.access.entry.>", "GOM"),
     ("$JS.API.CONSUMER.CREATE.{ns}_ACCESS.x.{ns}.v1.access.hook.>", "GM"),
     ("$JS.API.CONSUMER.CREATE.{ns}_ACCESS.x.{ns}.v1.access.>", "G"),
     ("$JS.API.DIRECT.GET.{ns}_PUSHES.{ns}.v1.push.a.t.p", "G"),
