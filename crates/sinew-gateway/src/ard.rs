@@ -21,7 +21,7 @@ use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::unique_keys::read_unique;
 
 use crate::access::CallerIdentity;
-use crate::cards::PATH_SEGMENT;
+use crate::file_link::PATH_SEGMENT;
 use crate::http_error::HttpProblem;
 use crate::operations::{A2aOperations, short};
 use crate::request_body::{BodyError, read_body};

@@ -19,6 +19,7 @@ use url::Url;
 
 use crate::card_signature::sign_card;
 use crate::card_times::CardTimes;
+use crate::file_link::PATH_SEGMENT;
 use crate::operations::{A2aOperations, Endpoint, SKILL_EXTENSION};
 use crate::options::GrpcAddressForm;
 use crate::protected_resource::scope_of;
@@ -39,9 +40,6 @@ const SEARCH_EXTENSION: &str = "https://github.com/sinew-mesh/sinew/a2a/extensio
 const HTTP_BINDINGS: [&str; 2] = ["JSONRPC", "HTTP+JSON"];
 /// Protocol name of A2A's gRPC binding.
 const GRPC_BINDING: &str = "GRPC";
-/// Characters of a name that are not escaped in a path.
-pub(crate) const PATH_SEGMENT: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Returns the card of an endpoint as these operations expose it, or `None` if its agent no longer
 /// exists.

@@ -24,7 +24,8 @@ const PURPOSE: &str = "sinew file 1 ";
 /// Prefix of addresses on the mesh in JSON.
 const MESH_ADDRESS: &[u8] = b"\"artifact://";
 /// Characters of a name that are not escaped in a path.
-const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+pub(crate) const PATH_SEGMENT: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Permission to read a file until it expires.
 #[derive(Debug, Serialize, Deserialize)]

@@ -21,8 +21,13 @@ const STORAGE_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of queues: four pages of a reply.
 const MAX_QUEUES: usize = 1_024;
 
+/// Reports the lengths of all queues and the storage in use until the handles are dropped.
+pub(crate) fn tell_mesh_gauges(mesh: &Mesh) -> [AbortOnDropHandle<()>; 2] {
+    [tell_queue_lengths(mesh.clone()), tell_storage_use(mesh.clone())]
+}
+
 /// Reports the lengths of all queues until the handle is dropped.
-pub(crate) fn tell_queue_lengths(mesh: Mesh) -> AbortOnDropHandle<()> {
+fn tell_queue_lengths(mesh: Mesh) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
         let mut told = ReportedQueues::default();
         let mut is_refused = false;
@@ -49,7 +54,7 @@ pub(crate) fn tell_queue_lengths(mesh: Mesh) -> AbortOnDropHandle<()> {
 }
 
 /// Reports the storage in use until the handle is dropped.
-pub(crate) fn tell_storage_use(mesh: Mesh) -> AbortOnDropHandle<()> {
+fn tell_storage_use(mesh: Mesh) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
         let mut told = ReportedStores::default();
         let mut turns = interval(STORAGE_INTERVAL);

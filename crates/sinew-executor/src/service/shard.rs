@@ -36,7 +36,7 @@ use super::store_publisher::StorePublisher;
 use super::takeover_notes::{StoredNote, clear_own_note};
 use super::timer_guard::{HAND_IN_MS, Outage, TimerGuard, sleep, until};
 use crate::measures::execution_gauges::ExecutionGauges;
-use crate::measures::queue_gauges::{TELLING_SHARD, tell_queue_lengths, tell_storage_use};
+use crate::measures::queue_gauges::{TELLING_SHARD, tell_mesh_gauges};
 use crate::measures::round_time::RoundTime;
 
 /// Messages of one round.
@@ -80,7 +80,7 @@ pub(super) struct Shard {
     purge: Option<JoinHandle<Result<(), MeshError>>>,
     gauges: ExecutionGauges,
     checks: PeriodicChecks,
-    _reports_of_mesh: Option<[AbortOnDropHandle<()>; 2]>,
+    _mesh_gauges: Option<[AbortOnDropHandle<()>; 2]>,
     /// Events of stored commits that were not published yet; nothing waits for them.
     reports: Vec<ShardReport>,
     /// Executions that have ended in a stored commit and were not archived yet.
@@ -199,9 +199,7 @@ impl Shard {
         metrics::counter!("sinew_takeovers_total").increment(1);
         let timers = TimerGuard::new(stores.connections());
         let checks = PeriodicChecks::new(&shared);
-        let tells_mesh = id == TELLING_SHARD;
-        let reports_of_mesh = tells_mesh
-            .then(|| [tell_queue_lengths(shared.mesh.clone()), tell_storage_use(shared.mesh.clone())]);
+        let mesh_gauges = (id == TELLING_SHARD).then(|| tell_mesh_gauges(&shared.mesh));
         Ok(Self {
             shared,
             id,
@@ -222,7 +220,7 @@ impl Shard {
             purge: None,
             gauges: ExecutionGauges::new(id),
             checks,
-            _reports_of_mesh: reports_of_mesh,
+            _mesh_gauges: mesh_gauges,
             reports: Vec::new(),
             ended: Vec::new(),
         })

@@ -16,7 +16,7 @@ use super::argument_contents::with_contents;
 use super::builtin_tools::SkillText;
 use super::conversation::ConversationScope;
 use super::discover::CALL_NAMES_NO_TOOL;
-use super::tools::{ToolAction, ToolTable};
+use super::tools::{ToolAction, ToolEntryAtWork, ToolTable};
 use crate::artifacts::Artifacts;
 use crate::error::AgentError;
 use crate::peers::PeerCall;
@@ -67,19 +67,28 @@ impl ToolTable {
         place: ConversationScope<'_>,
         skills: &[SkillText],
     ) -> ToolOutcome {
-        let task = place.call;
-        let discovered;
-        let entry = match (self.entries.get(&call.tool), &call.discovered) {
-            (_, Some(found)) => match self.callee(found, task.peers.as_ref()).await {
-                Ok(entry) => {
-                    discovered = entry;
-                    &discovered
-                }
+        let found = match &call.discovered {
+            None => None,
+            Some(found) => match self.callee(found, place.call.peers.as_ref()).await {
+                Ok(entry) => Some(entry),
                 Err(reason) => return Err(reason).into(),
             },
-            (Some(entry), None) => entry,
-            (None, None) => return Err("there is no such tool".to_owned()).into(),
         };
+        match found.as_ref().or_else(|| self.entries.get(&call.tool)) {
+            Some(entry) => self.run_entry(entry, call, left, place, skills).await,
+            None => Err("there is no such tool".to_owned()).into(),
+        }
+    }
+
+    async fn run_entry(
+        &self,
+        entry: &ToolEntryAtWork,
+        call: &ToolCall,
+        left: Duration,
+        place: ConversationScope<'_>,
+        skills: &[SkillText],
+    ) -> ToolOutcome {
+        let task = place.call;
         let arguments = match with_contents(&call.arguments, call.effect, task.artifacts.as_ref()) {
             Ok(arguments) => arguments,
             Err(reason) => return Err(reason).into(),
