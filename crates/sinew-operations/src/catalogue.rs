@@ -268,7 +268,7 @@ impl CatalogueQuery {
 }
 
 impl RecordSet {
-    /// Returns the entry of a card, without look-alikes.
+    /// Returns the entry of a card, without the name that it resembles.
     pub fn entry(&self, card: &AgentCard) -> CatalogueEntry {
         entry_of(card, self.get(&card.name).map(AsRef::as_ref))
     }

@@ -11,7 +11,7 @@ const ENTRIES: usize = 10_000;
 /// Number of queries, and of updates.
 const QUERIES: usize = 1_000;
 const SYLLABLES: [&str; 24] = [
-    "re", "fund", "or", "der", "pay", "ment", "ship", "ping", "con", "tract", "in", "voice", "time", "sheet",
+    "re", "fund", "or", "der", "pay", "mint", "ship", "ping", "con", "tract", "in", "voice", "time", "sheet",
     "ro", "ster", "cu", "sto", "mer", "ac", "count", "led", "ger", "port",
 ];
 
