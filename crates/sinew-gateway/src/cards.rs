@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use serde_json::{Value, json};
 use sinew_protocol::a2a::v0_3::add_old_members;
 use sinew_protocol::a2a::{
