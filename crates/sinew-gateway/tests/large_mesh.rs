@@ -46,7 +46,7 @@ async fn wait_until(world: &GatewayWorld, path: &str, expected: impl Fn(&Value) 
             }
         }
     };
-    tokio::time::timeout(PATIENCE, reading).await.expect("the mesh never became as expected")
+    tokio::time::timeout(PATIENCE, reading).await.unwrap()
 }
 
 fn skills(card: &Value) -> Vec<&str> {
@@ -56,7 +56,7 @@ fn skills(card: &Value) -> Vec<&str> {
 const CARD: &str = "/.well-known/agent-card.json";
 
 /// A message to the skill `find`.
-fn search(id: &str, part: Value) -> Value {
+fn search(id: &str, part: &Value) -> Value {
     let mut params = message(id, json!([part]));
     params["message"]["metadata"] = json!({"skill": "find"});
     params
@@ -122,15 +122,15 @@ async fn every_binding_searches_skills() {
             (&json!("ROLE_AGENT"), &json!(format!("{name}-found")))
         );
     };
-    let rpc = world.rpc("/a2a", "SendMessage", &search("rpc", part.clone())).await;
+    let rpc = world.rpc("/a2a", "SendMessage", &search("rpc", &part)).await;
     check("rpc", &rpc["result"]);
     let rest = world.request(Method::POST, "/a2a/message:send").header("content-type", A2A_JSON);
-    let rest = rest.body(search("rest", part.clone()).to_string()).send().await.unwrap();
+    let rest = rest.body(search("rest", &part).to_string()).send().await.unwrap();
     check("rest", &rest.json().await.unwrap());
     let grpc = GrpcClient::connect(&world.base).await;
-    check("grpc", &grpc.call("", "SendMessage", &search("grpc", part.clone())).await.unwrap());
+    check("grpc", &grpc.call("", "SendMessage", &search("grpc", &part)).await.unwrap());
     let streamed = world.request(Method::POST, "/a2a/message:stream").header("content-type", A2A_JSON);
-    let streamed = streamed.body(search("stream", part.clone()).to_string()).send().await.unwrap();
+    let streamed = streamed.body(search("stream", &part).to_string()).send().await.unwrap();
     let events = crate::support::EventSource::of(streamed).all().await;
     assert_eq!(events.len(), 1);
     check("stream", &events[0].1);
@@ -152,7 +152,7 @@ async fn every_binding_searches_skills() {
     assert_eq!(old["result"]["parts"][0]["data"]["results"][0]["agent"], "refund", "{old}");
 
     // A text is a query too. Names that look alike are marked, and texts of authors stay data.
-    let text = world.rpc("/a2a", "SendMessage", &search("text", json!({"text": "ship orders"}))).await;
+    let text = world.rpc("/a2a", "SendMessage", &search("text", &json!({"text": "ship orders"}))).await;
     let results = text["result"]["message"]["parts"][0]["data"]["results"].clone();
     let resembles: Vec<&Value> =
         results.as_array().unwrap().iter().map(|entry| &entry["metadata"]["resembles"]).collect();
@@ -164,14 +164,14 @@ async fn every_binding_searches_skills() {
         ("array", json!({"data": [1, 2]}), "message.parts"),
         ("file", json!({"raw": "QUFB", "mediaType": "image/png"}), "no files"),
     ] {
-        let refused = world.rpc("/a2a", "SendMessage", &search(id, part)).await;
+        let refused = world.rpc("/a2a", "SendMessage", &search(id, &part)).await;
         let text = refused["error"]["message"].as_str().unwrap_or_default();
         assert!(text.contains(expected), "{id}: {refused}");
     }
     // An agent of this name stays an agent.
     announce(&world, "find", "Finds lost luggage", &[]).await;
     world.wait_for_card("find").await;
-    let mut renamed = search("renamed", json!({"text": "refund"}));
+    let mut renamed = search("renamed", &json!({"text": "refund"}));
     renamed["message"]["metadata"]["skill"] = json!("find_skills");
     let renamed = world.rpc("/a2a", "SendMessage", &renamed).await;
     assert_eq!(
@@ -201,7 +201,7 @@ async fn a_key_finds_only_what_it_may_see() {
     let ready = async { while found(&search_as(&whole, "/ard/search", query.clone()).await.1).len() < 2 {} };
     tokio::time::timeout(PATIENCE, ready).await.unwrap();
     assert_eq!(found(&search_as(&part, "/ard/search", query.clone()).await.1), ["agent-001"]);
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": search("m", json!({"text": "refund panel"}))});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": search("m", &json!({"text": "refund panel"}))});
     let (_, reply) = search_as(&part, "/a2a", body).await;
     let data = reply["result"]["message"]["parts"][0]["data"].clone();
     assert_eq!((found(&data), &data["total"]), (vec!["agent-001".to_owned()], &json!(1)), "{reply}");

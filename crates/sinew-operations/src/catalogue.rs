@@ -251,20 +251,23 @@ impl CatalogueQuery {
             AgentKind::Agent => CatalogueKind::Agent,
             AgentKind::Workflow => CatalogueKind::Workflow,
         };
-        // Forms send empty fields.
-        fn given(filter: &Option<String>) -> Option<&String> {
-            filter.as_ref().filter(|text| !text.is_empty())
-        }
-        let has_label = |label: &String| match label.split_once('=') {
+        let has_label = |label: &str| match label.split_once('=') {
             Some((key, value)) => catalogue.labels.get(key).is_some_and(|own| own == value),
             None => catalogue.labels.contains_key(label),
         };
         self.kind.is_none_or(|wanted| wanted == kind)
             && self.stage.is_none_or(|wanted| wanted == catalogue.stage)
-            && given(&self.maintainer).is_none_or(|wanted| catalogue.maintainer.as_ref() == Some(wanted))
-            && given(&self.label).is_none_or(has_label)
-            && given(&self.tag).is_none_or(|tag| card.skills.iter().any(|skill| skill.tags.contains(tag)))
+            && given(self.maintainer.as_ref())
+                .is_none_or(|wanted| catalogue.maintainer.as_deref() == Some(wanted))
+            && given(self.label.as_ref()).is_none_or(has_label)
+            && given(self.tag.as_ref())
+                .is_none_or(|tag| card.skills.iter().any(|skill| skill.tags.iter().any(|one| one == tag)))
     }
+}
+
+/// Returns a filter's text; forms send empty fields.
+fn given(filter: Option<&String>) -> Option<&str> {
+    filter.map(String::as_str).filter(|text| !text.is_empty())
 }
 
 impl RecordSet {

@@ -96,13 +96,15 @@ impl<'n> ObjectFields<'n> {
             if let Some(near) = near {
                 self.missing.retain(|(name, _)| *name != near);
             }
-            found.push(match near.or_else(|| did_you_mean(&member.key, self.known.iter().copied())) {
-                Some(near) => unknown.hint(format!("did you mean '{near}'?")),
-                None => {
+            let near = near.or_else(|| did_you_mean(&member.key, self.known.iter().copied()));
+            let hint = near.map_or_else(
+                || {
                     let known: IndexSet<&str> = self.known.iter().copied().collect();
-                    unknown.hint(format!("it may have {}", known.into_iter().collect::<Vec<_>>().join(", ")))
-                }
-            });
+                    format!("it may have {}", known.into_iter().collect::<Vec<_>>().join(", "))
+                },
+                |near| format!("did you mean '{near}'?"),
+            );
+            found.push(unknown.hint(hint));
         }
         self.report_missing(found);
     }

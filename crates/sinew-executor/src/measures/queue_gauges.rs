@@ -17,7 +17,7 @@ pub(crate) const TELLING_SHARD: u32 = 0;
 /// Time between two queries to the server.
 const QUEUE_INTERVAL: Duration = Duration::from_secs(5);
 /// Time between two queries of the storage in use.
-const STORAGE_INTERVAL: Duration = Duration::from_secs(60);
+const STORAGE_INTERVAL: Duration = Duration::from_mins(1);
 /// Maximum number of queues: four pages of a reply.
 const MAX_QUEUES: usize = 1_024;
 

@@ -155,9 +155,8 @@ impl A2aOperations {
             let input = self.shared.client.input_of_text(agent, &text).await;
             params.message.parts = vec![Part::data(input.map_err(A2aError::invalid_params)?)];
         }
-        if !message_files::has_files(&params.message)
-            && !(is_large && message_files::is_data(&params.message))
-        {
+        let is_large_data = is_large && message_files::is_data(&params.message);
+        if !is_large_data && !message_files::has_files(&params.message) {
             return Ok(());
         }
         let (execution, task) = self.own_ids(call, agent, &params.message.id.0);

@@ -94,7 +94,7 @@ fn only_found_tools_can_be_called() {
         let mut counted = stubs(false);
         let played = play(&spec, &answers, &mut counted);
         let results = played.state.exchanges.iter().flat_map(|exchange| &exchange.calls);
-        let last = results.filter_map(|call| call.result.as_ref()).last().unwrap();
+        let last = results.filter_map(|call| call.result.as_ref()).next_back().unwrap();
         let expected = if reason.is_empty() { CallStatus::Succeeded } else { CallStatus::Invalid };
         assert_eq!(last.status, expected, "{name}");
         assert!(last.content.to_string().contains(reason), "{name}: {}", last.content);
