@@ -47,9 +47,9 @@ impl Peers for Mesh {
 }
 
 /// A person who rejects everything.
-struct Nobody(Arc<Mesh>);
+struct RejectingPerson(Arc<Mesh>);
 
-impl People for Nobody {
+impl People for RejectingPerson {
     fn ask(&self, prompt: PersonPrompt) -> BoxFuture<'_, Result<PersonReply, Fault>> {
         self.0.questions.lock().unwrap().push(prompt.call);
         let reply = PersonReply { approved: false, by_person: "ada".to_owned(), comment: None };
@@ -102,7 +102,7 @@ async fn converse(say: Vec<Say>, tools: &Value, mesh: &Arc<Mesh>) -> (Server, Va
     let fixture = agent(&server, &json!({}), &json!({"tools": tools}));
     let mut task = fixture.input(json!({"text": "Please."}));
     task.peers = Arc::clone(mesh) as Arc<dyn Peers>;
-    task.people = Arc::new(Nobody(Arc::clone(mesh)));
+    task.people = Arc::new(RejectingPerson(Arc::clone(mesh)));
     let output = fixture.agent.call(task).await.unwrap().output;
     (server, output)
 }
@@ -158,6 +158,12 @@ async fn searches_respect_kinds_stages_and_listed_tools() {
         (with(json!({"kinds": ["agent"]})), "prices", vec!["peer_PriceBook"]),
         (with(json!({"stages": ["deprecated"]})), "ship", vec!["workflow_orders_ship"]),
         (json!([{"workflow": "orders-send", "as": "send"}, orders()]), "ship", vec!["send"]),
+        // A look-alike of a listed tool is marked even if no rule admits the original.
+        (
+            json!([{"workflow": "orders-send"}, {"discover": {"match": ["0rders-*"]}}]),
+            "ship",
+            vec!["workflow_0rders_send"],
+        ),
     ] {
         let (server, _) = converse(vec![find(query), words("x")], &tools, &mesh).await;
         let found = last_result(&server, 1);
@@ -232,7 +238,7 @@ async fn descriptions_of_found_tools_cannot_make_a_model_act() {
         let fixture = agent(&server, &json!({}), &json!({"tools": [entry], "taint": taint}));
         let mut task = fixture.input(json!({"text": "What is new?"}));
         task.peers = Arc::clone(&mesh) as Arc<dyn Peers>;
-        task.people = Arc::new(Nobody(Arc::clone(&mesh)));
+        task.people = Arc::new(RejectingPerson(Arc::clone(&mesh)));
         fixture.agent.call(task).await.unwrap();
         assert!(mesh.called().is_empty(), "{settings} {taint}");
         let questions = mesh.questions.lock().unwrap().clone();

@@ -5,7 +5,7 @@
 //! of a search contains the declarations that it returned, so that another process continues with the
 //! same tools.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
@@ -66,17 +66,19 @@ struct IndexedPeers {
 }
 
 impl PeerIndex {
-    /// Returns the names of the best matches among `peers`, and the number of all matches.
-    fn search(
+    /// Returns the matches among `peers`, the best first.
+    fn search<'p>(
         &self,
-        peers: &[PeerDescription],
+        peers: &'p [PeerDescription],
         text: &str,
         visible: impl Fn(&PeerDescription) -> bool,
-    ) -> (Vec<PeerDescription>, usize) {
+    ) -> Vec<&'p PeerDescription> {
+        let by_name: HashMap<&str, &PeerDescription> =
+            peers.iter().map(|peer| (peer.name.as_str(), peer)).collect();
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let IndexedPeers { index, known } = &mut *state;
         let gone: Vec<String> =
-            known.keys().filter(|name| !peers.iter().any(|peer| peer.name == **name)).cloned().collect();
+            known.keys().filter(|name| !by_name.contains_key(name.as_str())).cloned().collect();
         for name in gone {
             known.remove(&name);
             index.remove(&name);
@@ -86,10 +88,9 @@ impl PeerIndex {
                 known.insert(peer.name.clone(), peer.clone());
             }
         }
-        let is_visible = |name: &str| known.get(name).is_some_and(&visible);
+        let is_visible = |name: &str| by_name.get(name).is_some_and(|peer| visible(peer));
         let results = index.search(&SearchQuery { text, limit: known.len() }, is_visible);
-        let hits = results.hits.iter().filter_map(|hit| known.get(&hit.name).cloned());
-        (hits.collect(), results.total)
+        results.hits.iter().filter_map(|hit| by_name.get(hit.name.as_str()).copied()).collect()
     }
 }
 
@@ -221,8 +222,7 @@ impl ToolTable {
         let query = arguments["query"].as_str().unwrap_or_default();
         let rule_of = |peer: &PeerDescription| self.discover.iter().position(|(rule, _)| rule.admits(peer));
         let Some((first, _)) = self.discover.first() else { return (json!({"tools": []}), Vec::new()) };
-        let (hits, total) =
-            first.index.search(peers, query, |peer| peer.name != own && rule_of(peer).is_some());
+        let hits = first.index.search(peers, query, |peer| peer.name != own && rule_of(peer).is_some());
         let lookalikes = Lookalikes::new(peers.iter().map(|peer| peer.name.as_str()));
         let mut left: Vec<usize> = self.discover.iter().map(|(rule, _)| rule.max).collect();
         let (mut shown, mut discovered, mut bytes) = (Vec::new(), Vec::<DiscoveredTool>::new(), 0);
@@ -249,8 +249,10 @@ impl ToolTable {
             if let Some(replaced_by) = &peer.catalogue.replaced_by {
                 entry["replaced_by"] = replaced_by.clone().into();
             }
-            let is_visible =
-                |name: &str| peers.iter().any(|peer| peer.name == name && rule_of(peer).is_some());
+            let is_visible = |name: &str| {
+                self.listed(name).is_some()
+                    || peers.iter().any(|peer| peer.name == name && rule_of(peer).is_some())
+            };
             if let Some(other) = lookalikes.of(&peer.name, is_visible) {
                 entry["resembles"] = other.into();
             }
@@ -260,7 +262,7 @@ impl ToolTable {
                 discovered.push(DiscoveredTool::new(&peer.name, u32::try_from(rule).unwrap_or(0), declared));
             }
         }
-        let mut result = json!({"tools": shown, "total": total});
+        let mut result = json!({"tools": shown, "total": hits.len()});
         if shown.is_empty() {
             result["hint"] = "nothing matches: try other words".into();
         }
