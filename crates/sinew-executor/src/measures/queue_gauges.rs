@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 use super::AGENT_NAMES;
 
 /// Shard whose owner reports the lengths, so that only one executor of a mesh does.
-pub(crate) const TELLING_SHARD: u32 = 0;
+pub(crate) const REPORTING_SHARD: u32 = 0;
 /// Time between two queries to the server.
 const QUEUE_INTERVAL: Duration = Duration::from_secs(5);
 /// Time between two queries of the storage in use.
@@ -22,14 +22,14 @@ const STORAGE_INTERVAL: Duration = Duration::from_mins(1);
 const MAX_QUEUES: usize = 1_024;
 
 /// Reports the lengths of all queues and the storage in use until the handles are dropped.
-pub(crate) fn tell_mesh_gauges(mesh: &Mesh) -> [AbortOnDropHandle<()>; 2] {
-    [tell_queue_lengths(mesh.clone()), tell_storage_use(mesh.clone())]
+pub(crate) fn report_mesh_gauges(mesh: &Mesh) -> [AbortOnDropHandle<()>; 2] {
+    [report_queue_lengths(mesh.clone()), report_storage_use(mesh.clone())]
 }
 
 /// Reports the lengths of all queues until the handle is dropped.
-fn tell_queue_lengths(mesh: Mesh) -> AbortOnDropHandle<()> {
+fn report_queue_lengths(mesh: Mesh) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
-        let mut told = ReportedQueues::default();
+        let mut reported = ReportedQueues::default();
         let mut is_refused = false;
         let mut turns = interval(QUEUE_INTERVAL);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -38,7 +38,7 @@ fn tell_queue_lengths(mesh: Mesh) -> AbortOnDropHandle<()> {
             match mesh.tasks().queue_lengths(MAX_QUEUES).await {
                 Ok(lengths) => {
                     is_refused = false;
-                    told.tell(lengths.into_iter().map(|one| {
+                    reported.update(lengths.into_iter().map(|one| {
                         let name = one.agent.name().unwrap_or_else(|| one.agent.to_string());
                         (name, one.queued)
                     }));
@@ -54,15 +54,15 @@ fn tell_queue_lengths(mesh: Mesh) -> AbortOnDropHandle<()> {
 }
 
 /// Reports the storage in use until the handle is dropped.
-fn tell_storage_use(mesh: Mesh) -> AbortOnDropHandle<()> {
+fn report_storage_use(mesh: Mesh) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
-        let mut told = ReportedStores::default();
+        let mut reported = ReportedStores::default();
         let mut turns = interval(STORAGE_INTERVAL);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             turns.tick().await;
             match mesh.admin().storage_use().await {
-                Ok(used) => told.tell(&used),
+                Ok(used) => reported.update(&used),
                 Err(error) => debug!(%error, "cannot read the storage in use"),
             }
         }
@@ -74,7 +74,7 @@ fn tell_storage_use(mesh: Mesh) -> AbortOnDropHandle<()> {
 struct ReportedStores(BTreeSet<String>);
 
 impl ReportedStores {
-    fn tell(&mut self, used: &[StorageUse]) {
+    fn update(&mut self, used: &[StorageUse]) {
         for store in used {
             let name = store.store.as_deref().unwrap_or("account");
             set_use(name, store.bytes as f64 / store.limit as f64);
@@ -100,7 +100,7 @@ fn set_use(store: &str, ratio: f64) {
 struct ReportedQueues(BTreeSet<String>);
 
 impl ReportedQueues {
-    fn tell(&mut self, lengths: impl Iterator<Item = (String, u64)>) {
+    fn update(&mut self, lengths: impl Iterator<Item = (String, u64)>) {
         let mut by_label: BTreeMap<String, u64> = BTreeMap::new();
         for (agent, queued) in lengths {
             *by_label.entry(AGENT_NAMES.label(&agent)).or_default() += queued;

@@ -36,7 +36,7 @@ use super::store_publisher::StorePublisher;
 use super::takeover_notes::{StoredNote, clear_own_note};
 use super::timer_guard::{HAND_IN_MS, Outage, TimerGuard, sleep, until};
 use crate::measures::execution_gauges::ExecutionGauges;
-use crate::measures::queue_gauges::{TELLING_SHARD, tell_mesh_gauges};
+use crate::measures::queue_gauges::{REPORTING_SHARD, report_mesh_gauges};
 use crate::measures::round_time::RoundTime;
 
 /// Messages of one round.
@@ -199,7 +199,7 @@ impl Shard {
         metrics::counter!("sinew_takeovers_total").increment(1);
         let timers = TimerGuard::new(stores.connections());
         let checks = PeriodicChecks::new(&shared);
-        let mesh_gauges = (id == TELLING_SHARD).then(|| tell_mesh_gauges(&shared.mesh));
+        let mesh_gauges = (id == REPORTING_SHARD).then(|| report_mesh_gauges(&shared.mesh));
         Ok(Self {
             shared,
             id,
