@@ -44,15 +44,7 @@ async fn cards_name_skills_and_interfaces() {
         let answer = world.http.get(url).header("if-none-match", &known).send().await.unwrap();
         assert_eq!(answer.status(), status, "{known}");
     }
-    let own: Value = world
-        .http
-        .get(format!("{}/agents/single/.well-known/agent-card.json", world.base))
-        .send()
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
+    let own: Value = world.document("/agents/single/.well-known/agent-card.json").await;
     assert_eq!(own["name"], "single");
     // Some clients refuse a card with an address that they cannot use.
     for interface in own["supportedInterfaces"].as_array().unwrap() {
@@ -86,15 +78,7 @@ async fn names_that_are_not_exposed_are_absent() {
         options.public_url = Some("https://agents.example.com/".to_owned());
     })
     .await;
-    let card: Value = world
-        .http
-        .get(format!("{}/.well-known/agent-card.json", world.base))
-        .send()
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
+    let card: Value = world.document("/.well-known/agent-card.json").await;
     assert_eq!(card["skills"].as_array().unwrap().len(), 1, "{card}");
     assert_eq!(card["supportedInterfaces"][0]["url"], "https://agents.example.com/a2a");
     for path in ["/agents/review/.well-known/agent-card.json", "/agents/nobody/.well-known/agent-card.json"] {

@@ -211,14 +211,7 @@ async fn a_key_finds_only_what_it_may_see() {
 
     let refused = world.request(Method::POST, "/ard/search").json(&query).send().await.unwrap();
     assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
-    let public: Value = world
-        .request(Method::GET, "/.well-known/ai-catalog.json")
-        .send()
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
+    let public: Value = world.document("/.well-known/ai-catalog.json").await;
     assert_eq!(public["entries"].as_array().unwrap().len(), 1, "{public}");
     assert_eq!(public["entries"][0]["type"], "application/ai-registry+json");
     world.end().await;
@@ -228,14 +221,7 @@ async fn a_key_finds_only_what_it_may_see() {
 async fn other_systems_discover_agents_with_ard() {
     let world = GatewayWorld::new(&[]).await;
     announce_many(&world, 30).await;
-    let document: Value = world
-        .request(Method::GET, "/.well-known/ai-catalog.json")
-        .send()
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
+    let document: Value = world.document("/.well-known/ai-catalog.json").await;
     assert_eq!(document["specVersion"], "1.0");
     let entries = document["entries"].as_array().unwrap();
     assert_eq!(entries.len(), 31);
@@ -324,14 +310,7 @@ async fn other_systems_discover_agents_with_ard() {
 async fn a_gateway_without_a_public_name_publishes_no_entries() {
     let world =
         GatewayWorld::with(&[], |options| options.publisher = Some("agents.example.com".to_owned())).await;
-    let document: Value = world
-        .request(Method::GET, "/.well-known/ai-catalog.json")
-        .send()
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
+    let document: Value = world.document("/.well-known/ai-catalog.json").await;
     let identifier = document["entries"][0]["identifier"].as_str().unwrap().to_owned();
     assert!(identifier.starts_with("urn:air:agents.example.com:"), "{identifier}");
     world.end().await;

@@ -434,14 +434,7 @@ async fn clients_are_led_to_the_provider_of_their_tokens() {
         });
         assert_eq!(document, expected);
     }
-    let card: Value = world
-        .request(Method::GET, "/.well-known/agent-card.json")
-        .send()
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
+    let card: Value = world.document("/.well-known/agent-card.json").await;
     let needed: Vec<&Value> = card["securityRequirements"].as_array().unwrap().iter().collect();
     let openid = needed.iter().find_map(|one| one["schemes"].get("openid1")).unwrap();
     assert_eq!(openid["list"], json!(["sinew:client"]), "{needed:?}");

@@ -223,6 +223,10 @@ impl GatewayWorld {
     }
 
     /// A call by JSON-RPC; gives the whole answer.
+    pub(crate) async fn document(&self, path: &str) -> Value {
+        self.request(Method::GET, path).send().await.unwrap().json().await.unwrap()
+    }
+
     pub(crate) async fn rpc(&self, endpoint: &str, method: &str, params: &Value) -> Value {
         let body = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
         let answer = self.request(Method::POST, endpoint).json(&body).send().await.unwrap();
