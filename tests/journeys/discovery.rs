@@ -1,10 +1,15 @@
 //! A model agent finds a workflow of the catalogue and calls it.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::common::{World, kill};
 use crate::model_server::ModelServer;
 use crate::views::Gateway;
+
+/// Longer than a gateway takes to follow a change of the catalogue.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 const REFUND: &str = r#"
 workflow:
@@ -56,6 +61,7 @@ fn a_model_finds_a_workflow_and_calls_it_after_a_kill() {
     world.online(&["refund", "desk", "Payer", "Desk"]);
     let gateway = Gateway::start(&world);
 
+    is_found_everywhere(&world, &gateway);
     let execution = gateway.begin("desk", &json!({ "text": "I want my money back for order 17." }));
     model.wait_for(2);
     kill(desk.0.id());
@@ -83,4 +89,45 @@ fn a_model_finds_a_workflow_and_calls_it_after_a_kill() {
     let refund = refund["execution"].as_str().unwrap();
     let refund = gateway.agree(&world, "refund", refund, "succeeded");
     assert_eq!((&refund["input"]["order"], &refund["output"]["refunded"]), (&json!(17), &json!(17)));
+}
+
+/// Searches for the refund with the command line, REST, A2A, MCP and the console. All of them show that it is pinned.
+fn is_found_everywhere(world: &World, gateway: &Gateway) {
+    assert_eq!(world.json(&["tool", "pin", "refund"])["pinned"], true);
+    let first = |found: &Value| {
+        let entry = &found["entries"][0];
+        assert_eq!((&entry["name"], &entry["pinned"]), (&json!("refund"), &json!(true)), "{found}");
+    };
+    gateway.shows("/console/catalogue?q=money+back", "pinned");
+    first(&world.json(&["tool", "search", "money back"]));
+    first(&gateway.document("/api/v1/catalogue?q=money+back"));
+    let names = |rows: &Value| -> Vec<Value> {
+        rows.as_array().unwrap().iter().map(|row| row["name"].clone()).collect()
+    };
+    assert_eq!(names(&world.json(&["workflow", "list", "--mesh", "--search", "money back"])), ["refund"]);
+    assert_eq!(names(&gateway.document("/api/v1/workflows?q=money+back")), ["refund"]);
+    let message = json!({
+        "messageId": "m1", "role": "ROLE_USER", "metadata": { "skill": "find" }, "parts": [{ "text": "money back" }],
+    });
+    let body = json!({ "message": message }).to_string();
+    let answer = gateway.post("/a2a/message:send", &[("a2a-version", "1.0")], &body);
+    let answer: Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(answer["message"]["parts"][0]["data"]["results"][0]["agent"], "refund", "{answer}");
+    let params = json!({ "name": "find_tools", "arguments": { "query": "money back" } });
+    let answer = gateway.mcp_request("tools/call", "find_tools", params);
+    assert!(
+        answer["result"]["structuredContent"]["tools"][0]["name"].as_str().unwrap().contains("refund"),
+        "{answer}"
+    );
+
+    // A hidden entry is found nowhere, and can still be called.
+    world.ok(&["tool", "hide", "refund"]);
+    let is_listed = |found: &Value| found["entries"].to_string().contains("refund");
+    let until = Instant::now() + PATIENCE;
+    while is_listed(&gateway.document("/api/v1/catalogue?q=money+back")) {
+        assert!(Instant::now() < until, "the hidden entry is still listed");
+    }
+    assert!(!is_listed(&world.json(&["tool", "search", "money back"])));
+    world.ok(&["tool", "unhide", "refund"]);
+    world.ok(&["tool", "unpin", "refund"]);
 }
