@@ -27,6 +27,8 @@ use super::{A2aOperations, OperationCall, short};
 
 /// How long to wait for an event before reading the record.
 const ASK_AFTER: Duration = Duration::from_secs(2);
+/// How long to wait until an execution knows that the question of its callee is answered.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Events within this time are processed together.
 const GATHER: Duration = Duration::from_millis(20);
 /// Describes the format of a decision, for messages without one.
@@ -91,7 +93,34 @@ impl A2aOperations {
         let DecisionText { node, decision } = DecisionText::of(message)?;
         let found = self.operator_of(call).find_approval(&execution, node.as_deref()).await;
         let asking = found.map_err(decision_failed)?.asking_node();
-        self.send_decision(call, asking, decision, &message.id.0).await
+        self.send_decision(call, asking.clone(), decision, &message.id.0).await?;
+        if asking.execution == execution {
+            return Ok(());
+        }
+        self.wait_reported(place, &execution, &asking).await
+    }
+
+    /// Waits until an execution knows that its callee no longer asks, so that its task does not show the
+    /// answered question again. The callee reports that a moment after the decision.
+    async fn wait_reported(
+        &self,
+        place: &TaskLocation,
+        execution: &ExecutionId,
+        answered: &AskingNode,
+    ) -> Result<(), A2aError> {
+        let is_open = |execution: &ExecutionId, folded: &Execution| {
+            asking_nodes(execution, folded).iter().any(|(.., open)| {
+                (&open.execution, open.activation) == (&answered.execution, answered.activation)
+            })
+        };
+        let callee = self.shared.client.execution(&answered.execution).await;
+        let callee = callee.map_err(|error| client_failed(&error))?;
+        // The decisions of further people may be needed.
+        if callee.is_some_and(|(_, folded)| is_open(&answered.execution, &folded)) {
+            return Ok(());
+        }
+        let limit = self.shared.blocking.min(REPORT_TIMEOUT);
+        self.wait_until(place, limit, |folded| !is_open(execution, folded)).await
     }
 
     /// Sends a decision under the caller's name. Repeating a message id is idempotent.
@@ -115,22 +144,22 @@ impl A2aOperations {
     /// Waits until the execution has ended or waits for a person, at most for the time of a
     /// blocking call.
     pub(super) async fn wait_settled(&self, place: &TaskLocation) -> Result<(), A2aError> {
-        self.wait_until(place, |folded| {
+        self.wait_until(place, self.shared.blocking, |folded| {
             let state = folded.state();
             state.ended || execution_status(state, &waiting(state)) == ExecutionStatus::Waiting
         })
         .await
     }
 
-    /// Waits until an execution matches or no longer exists, at most for the time of a blocking
-    /// call.
+    /// Waits until an execution matches or no longer exists, at most for this time.
     pub(super) async fn wait_until(
         &self,
         place: &TaskLocation,
+        limit: Duration,
         is_wanted: impl Fn(&Execution) -> bool + Send + Sync,
     ) -> Result<(), A2aError> {
         let execution = execution_of(place)?;
-        let until = Instant::now() + self.shared.blocking;
+        let until = Instant::now() + limit;
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
         let events = self.shared.client.mesh().events().follow(&filter, EventStart::Now).await;
         let mut events = events.map_err(|error| mesh_failed(&error))?;

@@ -156,7 +156,8 @@ impl A2aOperations {
         question: &OpenQuestion,
     ) -> Result<(), A2aError> {
         let place = self.locate(call, id).await?;
-        self.wait_until(&place, |folded| !questions_of(folded).contains(question)).await
+        let limit = self.shared.blocking;
+        self.wait_until(&place, limit, |folded| !questions_of(folded).contains(question)).await
     }
 
     /// Returns when an execution started, in milliseconds since 1970, or `None` for a task of an
