@@ -17,9 +17,9 @@ use sinew_protocol::a2a::{
     TaskQueryParams, trim_history,
 };
 use sinew_protocol::card::CARD_INTERVAL;
-use sinew_protocol::jsonrpc::error_of;
+use sinew_protocol::jsonrpc::{error_of, temporary_error};
 use sinew_protocol::task::TaskExtra;
-use sinew_protocol::{Fault, TaskId, Token, code, header};
+use sinew_protocol::{TaskId, Token, code, header};
 use tokio::time::interval;
 
 use crate::agent_host::AgentHost;
@@ -232,8 +232,7 @@ impl AgentTasks {
                 let passing = Box::pin(replicas.pass_on(&passed, &task, need, timeout));
                 call.wait(passing).await.unwrap_or_else(|| {
                     let text = "too many calls wait for tasks; use GetTask to read the task of this call";
-                    let fault = Fault::error(code::NO_ANSWER_ON_MESH.as_str(), text).with_retryable(true);
-                    Some(Err(error_of(&fault)))
+                    Some(Err(temporary_error(code::NO_ANSWER_ON_MESH.as_str(), text)))
                 })
             }
         }
@@ -307,18 +306,14 @@ impl AgentTasks {
         }
         match host.begin(asked_for, Some(caller.clone()), host.most_open()) {
             Begin::New(entry) | Begin::Known(entry) => Ok(entry),
-            Begin::Full => {
-                let fault = Fault::error(
-                    BUSY,
-                    "the agent takes no new tasks: it is draining, or at its limit of concurrent tasks",
-                )
-                .with_retry_after_ms(1_000);
-                Err(error_of(&fault))
-            }
+            Begin::Full => Err(temporary_error(
+                BUSY,
+                "the agent takes no new tasks: it is draining, or at its limit of concurrent tasks",
+            )),
         }
     }
 }
 
 fn stopping() -> A2aError {
-    error_of(&Fault::error(STOPPING, "the agent is shutting down"))
+    temporary_error(STOPPING, "the agent is shutting down")
 }

@@ -8,9 +8,9 @@ use axum::response::Response;
 use serde_json::value::RawValue;
 use sinew_mesh::trace::TraceParent;
 use sinew_protocol::a2a::{A2A_VERSION, A2aError, CoreMethod};
-use sinew_protocol::jsonrpc::{check_headers, error_of, fault_of, raw};
+use sinew_protocol::jsonrpc::{check_headers, fault_of, raw, temporary_error};
 use sinew_protocol::origin::EntryPoint;
-use sinew_protocol::{Fault, Token, code, header as mesh_header};
+use sinew_protocol::{Token, code, header as mesh_header};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access::{CallerIdentity, CallerStreams};
@@ -169,12 +169,10 @@ pub(crate) fn caller_status(error: &A2aError) -> Option<StatusCode> {
 
 fn too_many_of_caller() -> A2aError {
     let text = "this caller has reached its limit of open streams";
-    error_of(&Fault::error(code::GATEWAY_CALLER_LIMIT.as_str(), text).with_retryable(true))
+    temporary_error(code::GATEWAY_CALLER_LIMIT.as_str(), text)
 }
 
 fn too_many_streams() -> A2aError {
     let text = "the gateway has reached its limit of open streams";
-    let fault =
-        Fault::error(code::GATEWAY_BUSY.as_str(), text).with_retryable(true).with_retry_after_ms(1_000);
-    error_of(&fault)
+    temporary_error(code::GATEWAY_BUSY.as_str(), text)
 }

@@ -30,6 +30,8 @@ pub const REFUSED: &str = code::AGENT_REFUSED_A2A_OPERATION.as_str();
 pub const A2A_JSON: &str = "application/a2a+json";
 /// Maximum length of an error message, in characters.
 pub const MAX_MESSAGE: usize = 1_000;
+/// Delay before a retry that [`temporary_error`] asks for.
+const RETRY_AFTER_MS: u64 = 1_000;
 /// Domain of Sinew's own codes in `google.rpc.ErrorInfo`.
 pub const DOMAIN: &str = "github.com/sinew-mesh/sinew";
 
@@ -335,6 +337,12 @@ pub fn error_of(fault: &Fault) -> A2aError {
     let mut error = A2aError::new(code, short(&fault.message, MAX_MESSAGE));
     error.data = Some(Value::Array(details));
     error.with_retry_info_from_details()
+}
+
+/// Returns the error of an operation that is expected to succeed after a short delay, which the error
+/// names.
+pub fn temporary_error(code: &'static str, text: impl Into<String>) -> A2aError {
+    error_of(&Fault::error(code, text).with_retryable(true).with_retry_after_ms(RETRY_AFTER_MS))
 }
 
 /// Converts the error of an operation to a fault, with the code and retryability that [`error_of`]

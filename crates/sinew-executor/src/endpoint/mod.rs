@@ -36,7 +36,7 @@ use sinew_protocol::a2a::{
 };
 use sinew_protocol::command::{CancelCommand, Command};
 use sinew_protocol::journal::ExecutionRecord;
-use sinew_protocol::jsonrpc::error_of;
+use sinew_protocol::jsonrpc::{error_of, temporary_error};
 use sinew_protocol::{ExecutionId, Fault, ResultKey, Token, Vocabulary};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -306,22 +306,25 @@ fn settled(known: &KnownExecution) -> bool {
 
 /// Converts an error to A2A's format.
 fn failed(error: &ClientError) -> A2aError {
-    let retryable = matches!(error, ClientError::Mesh(error) if error.is_transient());
     let fault = match error {
+        ClientError::Mesh(error) => return broker(error),
         ClientError::Command(bad) => Fault::invalid(error.code().to_owned(), bad.to_string()),
         ClientError::Plan(fault) => fault.clone(),
-        error => Fault::error(error.code().to_owned(), error.to_string()).with_retryable(retryable),
+        error => Fault::error(error.code().to_owned(), error.to_string()).with_retryable(false),
     };
     error_of(&fault)
 }
 
 fn broker(error: &MeshError) -> A2aError {
-    error_of(&Fault::error(error.code(), error.to_string()).with_retryable(error.is_transient()))
+    if error.is_transient() {
+        return temporary_error(error.code(), error.to_string());
+    }
+    error_of(&Fault::error(error.code(), error.to_string()).with_retryable(false))
 }
 
 fn stopping() -> A2aError {
     let text = "the executor is shutting down; send the same message again to get the same task";
-    error_of(&Fault::error(STOPPING, text).with_retryable(true))
+    temporary_error(STOPPING, text)
 }
 
 /// Truncates external text and removes control characters.

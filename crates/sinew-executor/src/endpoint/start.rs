@@ -12,7 +12,7 @@ use sinew_protocol::a2a::{A2aError, Part, PartContent, SendMessageRequest, part_
 use sinew_protocol::behalf::{CallingTask, OnBehalf};
 use sinew_protocol::command::StartCommand;
 use sinew_protocol::journal::{Conversation, Verdict};
-use sinew_protocol::jsonrpc::error_of;
+use sinew_protocol::jsonrpc::{error_of, temporary_error};
 use sinew_protocol::person_wait::CallingRef;
 use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::subject::Operation;
@@ -198,7 +198,7 @@ impl WorkflowEndpoints {
             Some(known) => known,
             None => self.find(execution).await?.ok_or_else(|| {
                 let text = "too many calls wait for executions; this one is stored but has not started";
-                error_of(&Fault::error(code::NO_ANSWER_ON_MESH.as_str(), text).with_retryable(true))
+                temporary_error(code::NO_ANSWER_ON_MESH.as_str(), text)
             }),
         }
     }

@@ -18,6 +18,7 @@ use sinew_protocol::a2a::{
     TaskStatusUpdateEvent,
 };
 use sinew_protocol::journal::ExecutionMeta;
+use sinew_protocol::jsonrpc::temporary_error;
 use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::{ExecutionId, MeshMessage, Vocabulary, header};
 use tokio::time::Instant;
@@ -221,12 +222,7 @@ impl WorkflowEndpoints {
             let mut told = self.told();
             let room = told.len() < MOST_TOLD || told.contains_key(&execution);
             if !room {
-                let fault = sinew_protocol::Fault::error(
-                    super::STOPPING,
-                    "too many streams are open at this executor",
-                )
-                .with_retryable(true);
-                return Err(sinew_protocol::jsonrpc::error_of(&fault));
+                return Err(temporary_error(super::STOPPING, "too many streams are open at this executor"));
             }
             told.insert(execution.clone(), until).is_some()
         };

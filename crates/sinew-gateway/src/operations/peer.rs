@@ -9,7 +9,7 @@ use sinew_executor::client::ClientError;
 use sinew_mesh::{HeaderMap, Mesh, MeshError};
 use sinew_protocol::a2a::{A2A_VERSION, A2aError, CoreMethod, ErrorCode, Task, TaskQueryParams};
 use sinew_protocol::card::CARD_LATE_AFTER;
-use sinew_protocol::jsonrpc::{Method, Request, Response, error_of, fault_of};
+use sinew_protocol::jsonrpc::{Method, Request, Response, error_of, fault_of, temporary_error};
 use sinew_protocol::{Fault, code, header};
 use tokio::time::Instant;
 
@@ -22,8 +22,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a request without responders is retried: executors subscribe soon after a start or
 /// takeover.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Milliseconds after which a client may retry a request that the mesh did not answer.
-const RETRY_AFTER_MS: u64 = 1_000;
 /// Delay between two attempts to reach an endpoint without responders.
 const OPENING_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of requests for a task of an agent, each of which may reach another replica.
@@ -234,18 +232,14 @@ pub(super) fn unanswered(later: A2aError) -> A2aError {
 
 /// Converts an error of the mesh to an A2A error.
 pub(crate) fn mesh_failed(error: &MeshError) -> A2aError {
-    let fault = match error {
-        MeshError::TooLarge { .. } => Fault::invalid(error.code(), error.to_string()),
+    match error {
+        MeshError::TooLarge { .. } => error_of(&Fault::invalid(error.code(), error.to_string())),
         MeshError::NobodyAnswers { .. } => {
-            let text = format!("{error}: no process serves it now");
-            Fault::error(error.code(), text).with_retryable(true).with_retry_after_ms(RETRY_AFTER_MS)
+            temporary_error(error.code(), format!("{error}: no process serves it now"))
         }
-        error if error.is_transient() => Fault::error(error.code(), error.to_string())
-            .with_retryable(true)
-            .with_retry_after_ms(RETRY_AFTER_MS),
-        error => Fault::error(error.code(), error.to_string()),
-    };
-    error_of(&fault)
+        error if error.is_transient() => temporary_error(error.code(), error.to_string()),
+        error => error_of(&Fault::error(error.code(), error.to_string())),
+    }
 }
 
 /// Converts an error of the client to an A2A error.

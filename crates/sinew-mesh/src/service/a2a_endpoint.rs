@@ -18,7 +18,7 @@ use sinew_protocol::a2a::{
     SendMessageRequest, TaskIdParams, TaskQueryParams,
 };
 use sinew_protocol::jsonrpc::{self, Method, Refused, Request, Response, raw};
-use sinew_protocol::{Fault, Token, code, header};
+use sinew_protocol::{Token, code, header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -266,8 +266,8 @@ impl<S: A2aService> ForwardedCalls<S> {
     pub fn take(&self, call: RpcRequest) {
         let Ok(place) = Arc::clone(&self.places.answering).try_acquire_owned() else {
             let text = "the process that holds the task is at its limit of concurrent calls";
-            let busy = Fault::error(code::AGENT_BUSY.as_str(), text).with_retry_after_ms(1_000);
-            self.answering.spawn(respond(call, Value::Null, Err(jsonrpc::error_of(&busy))));
+            let busy = jsonrpc::temporary_error(code::AGENT_BUSY.as_str(), text);
+            self.answering.spawn(respond(call, Value::Null, Err(busy)));
             return;
         };
         let (service, about) = (Arc::clone(&self.service), self.places.call(&call, place));

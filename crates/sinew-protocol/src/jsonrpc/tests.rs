@@ -78,6 +78,19 @@ fn errors_carry_their_reason() {
 }
 
 #[test]
+fn a_temporary_error_says_when_to_retry() {
+    let error = temporary_error("SINEW-7010", "no response within 5 s");
+    let wire = Response::error(Value::Null, &error).to_bytes();
+    let read = Response::read(&wire).unwrap().into_result().unwrap_err();
+    assert_eq!(read.retry_after(), Some(std::time::Duration::from_secs(1)));
+    let fault = fault_of(&read);
+    assert_eq!(
+        (fault.code.as_ref(), fault.retryable, fault.retry_after_ms),
+        ("SINEW-7010", true, Some(1_000))
+    );
+}
+
+#[test]
 fn faults_survive_being_errors() {
     for fault in [
         Fault::error("SINEW-7010", "away").with_retry_after_ms(3_000),
